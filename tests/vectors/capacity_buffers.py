@@ -24,8 +24,10 @@ from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
 from tidewright.events.base import Decision, Event, JsonObject
 from tidewright.events.decisions import CreateObject, SetStatus
+from tidewright.events.placement import PlacementObjectObserved
 from tidewright.kube.conditions import find, parse
 from tidewright.kube.keys import buffer_key
+from tidewright.kube.podspecs import of_template
 from tidewright.kube.podtemplates import defaulted, essentials
 from tidewright.kube.projection.capacity import resource_quota
 from tidewright.kube.quotascopes import scopes_of, traits_of
@@ -94,6 +96,19 @@ class Buffers(Cluster):
             case _:
                 super()._act(decision)
 
+    def _made(self, manifest: JsonObject) -> list[Event]:
+        """A pod, with the priority of its class as the API server resolves it."""
+        name = manifest["spec"].get("priorityClassName")
+        priority = self.state.objects.get("PriorityClass", {}).get(name, {}).get("value", 0)
+        resolved = {**manifest["spec"], "priority": priority}
+        digest = of_template({**manifest, "spec": resolved}, manifest["metadata"]["namespace"]).digest
+        return [
+            msgspec.structs.replace(fact, digest=digest, priority=priority)
+            if isinstance(fact, f.ShapeObserved)
+            else msgspec.structs.replace(fact, shape=digest)
+            for fact in super()._made(manifest)
+        ]
+
     def _resolved(self, decision: p.ResolvePod) -> Event:
         source = decision.source
         if source.kind == "PodTemplate":
@@ -128,6 +143,10 @@ def _template_fact(now: float, manifest: JsonObject) -> Event:
         template=manifest["template"], generation=1,
         owners=(f.Owner(kind=owner["kind"], name=owner["name"], uid=owner["uid"], controller=True),),
     )  # fmt: skip
+
+
+def priority_class(now: float, name: str = "tidewright-buffer", value: int = -(2**31)) -> Event:
+    return PlacementObjectObserved(at=now, name=name, kind="PriorityClass", fields={"value": value})
 
 
 def pod_spec(requests: Mapping[str, Any], **more: Any) -> JsonObject:

@@ -120,7 +120,7 @@ class Evaluation:
             fillings = room.place(chunks, world)
         if self.view.healthy:
             self.decisions += room.order(chunks, fillings, world, self.orders)
-        self.decisions += [*room.tell(chunks, fillings), *chunks.written()]
+        self.decisions += [*room.tell(chunks, fillings), *room.hold(chunks, fillings), *chunks.written()]
         self.decisions += work.statuses()
         self.decisions += reserved.marked(work, held, bare)
         if settings.enforce_min:

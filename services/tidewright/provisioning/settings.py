@@ -76,6 +76,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         buffer_controller: their status is worked out here, and not by somebody else.
         buffer_dry_run: admission is asked what their pods are like.
         buffer_max_chunks: at most so many chunks per buffer.
+        buffer_priority_class: of placeholders of chunks, in the profile `hold`: all others displace them.
         requests_use_buffers: requests find room that buffers keep, which are then filled again.
         force_failed, force_unregistered: instances that failed, or never became a node, are deleted
             below the minimum of their group too.
@@ -202,6 +203,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     buffer_controller: bool = True
     buffer_dry_run: bool = True
     buffer_max_chunks: int = 50_000
+    buffer_priority_class: str = "tidewright-buffer"
     requests_use_buffers: bool = True
     write_status: bool = True
     status_namespace: str = "kube-system"
@@ -290,6 +292,7 @@ _NAMES: dict[str, str] = {
     "capacity-buffer-controller-enabled": "buffer_controller",
     "capacity-buffer-pod-dry-run-enabled": "buffer_dry_run",
     "buffer-max-chunks": "buffer_max_chunks",
+    "buffer-priority-class": "buffer_priority_class",
     "requests-use-buffers": "requests_use_buffers",
     "write-status-configmap": "write_status",
     "status-config-map-name": "status_name",

@@ -17,7 +17,7 @@ from tests.e2e.conftest import running, tidewright
 from tests.e2e.up.test_up import Up, start  # noqa: F401 - a fixture
 from tests.waiting import until
 from tidewright.cli.crds.choosing import Object, Policy
-from tidewright.cli.crds.installing import PATH, definition, install, manifests
+from tidewright.cli.crds.installing import PATH, definition, install, manifests, priority_classes
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.kube.ownership import CRD_VERSION
@@ -181,17 +181,18 @@ async def test_the_command_says_of_each_what_was_done_or_left(other: Other) -> N
     async with await Kube.connect(other.kubeconfig) as kube:
         before = await created(kube, vendors(SPREADS))
         code, said = await other.run("--crds", "skip")
-        assert (code, said.count("absent, and --crds skip creates nothing")) == (0, 5)
+        assert (code, said.count("absent, and --crds skip creates nothing")) == (0, 7)
         code, said = await other.run()
         lines = {line.split()[1].rstrip(":"): line.split()[0] for line in said.splitlines()}
         assert code == 0
-        assert lines == {m["metadata"]["name"]: "created" for m in manifests()} | {SPREADS: "left"}
+        brought = [m["metadata"]["name"] for m in (*manifests(), *priority_classes())]
+        assert lines == dict.fromkeys(brought, "created") | {SPREADS: "left"}
         assert "not created by Tidewright" in said
         _, said = await other.run()
-        assert [line.split()[0] for line in said.splitlines()].count("kept") == 5
+        assert [line.split()[0] for line in said.splitlines()].count("kept") == 7
         assert await raw(kube, SPREADS) == before
         code, said = await other.run("--report")
-        assert (code, said.count("no trace")) == (0, 6)
+        assert (code, said.count("no trace")) == (0, 7)
         # As a version did that knew no annotation.
         manifest = ours(SPREADS)
         del manifest["metadata"]["annotations"]

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.vectors.capacity_buffers import Buffers, pod_spec
+from tests.vectors.capacity_buffers import Buffers, pod_spec, priority_class
 from tidewright.events import facts as f
 from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
 from tidewright.events.base import Decision, JsonObject
 from tidewright.events.config import ConfigSet
-from tidewright.events.decisions import CreateObject, PatchObject, SetStatus
+from tidewright.events.decisions import CreateObject, DeleteObject, PatchObject, SetStatus
 from tidewright.kube.conditions import Condition, find, parse
 from tidewright.kube.keys import buffer_key
 from tidewright.provisioning.buffers import conditions as cond
@@ -356,6 +356,99 @@ def test_in_shadow_nothing_is_asked_or_written_and_what_would_be_is_recorded() -
     cluster.settle()
     assert not cluster.of(SetStatus)
     assert all(d.shadow for d in cluster.of(p.PlanScaleUp) + cluster.of(p.IncreaseNodeGroup))
+
+
+def holding(cluster: Buffers) -> list[str]:
+    """Nodes on which placeholders of buffers are."""
+    return sorted(pod.node for key, pod in cluster.state.pods.items() if key in cluster.state.held_chunks)
+
+
+def held_room(nodes: int = 2, **config: Any) -> Buffers:
+    """In the profile `hold`: nodes of two cpus, and a buffer of two chunks of one cpu."""
+    cluster = Buffers({"profile": "hold", "namespace": "system", **config})
+    cluster.tell(priority_class(cluster.now))
+    for number in range(nodes):
+        cluster.add_node(f"n{number}", cpu=2000)
+    cluster.pod_template("t", pod_spec({"cpu": "1"}))
+    cluster.buffer("b", {**CHUNKS, "replicas": 2})
+    cluster.settle()
+    return cluster
+
+
+def test_in_hold_placeholders_stand_for_chunks_and_are_of_the_lowest_class() -> None:
+    cluster = held_room()
+    assert holding(cluster) == ["n0", "n0"]
+    for made in cluster.of(CreateObject):
+        if made.target.kind == "Pod":
+            assert made.target.namespace == "system"
+            assert made.manifest["spec"]["priorityClassName"] == "tidewright-buffer"
+            assert made.manifest["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1000m"}
+    before = len(cluster.said)
+    cluster.advance(600)
+    assert cluster.said[before:] == []
+
+
+def test_a_pod_that_waits_has_the_room_and_chunks_move_on() -> None:
+    """Also where the scheduler has not displaced them: then their pods are taken away."""
+    cluster = held_room()
+    shape = cluster.shape({"cpu": 2000})
+    cluster.pod("p", shape)
+    cluster.pod("q", shape, node="n1")
+    cluster.settle()
+    assert holding(cluster) == []
+    assert kept(cluster).missing == 2
+    cluster.pod("p", shape, node="n0")
+    cluster.add_node("n2", cpu=2000)
+    cluster.settle()
+    assert holding(cluster) == ["n2", "n2"]
+    assert kept(cluster).missing == 0
+
+
+def test_a_placeholder_that_the_scheduler_displaced_comes_back_as_demand() -> None:
+    cluster = held_room(1)
+    gone = next(iter(cluster.state.held_chunks))
+    cluster.pod("p", cluster.shape({"cpu": 1000}), node="n0")
+    cluster.tell(f.PodGone(at=cluster.now, namespace="system", name=gone.partition("/")[2]))
+    cluster.settle()
+    assert holding(cluster) == ["n0"]
+    assert (kept(cluster).ready, kept(cluster).missing) == (1, 1)
+
+
+@pytest.mark.parametrize(("value", "says"), [(None, "is not there"), (5, "has value 5: it has to be below")])
+def test_without_a_class_below_all_others_there_are_none_and_it_is_said(value: int | None, says: str) -> None:
+    cluster = Buffers({"profile": "hold"}, room=8)
+    if value is not None:
+        cluster.tell(priority_class(cluster.now, value=value))
+    cluster.pod_template("t", pod_spec({"cpu": "1"}))
+    cluster.buffer("b", CHUNKS)
+    cluster.settle()
+    assert not cluster.state.held_chunks
+    assert kept(cluster).ready == 4
+    assert says in said(cluster, cond.CAPACITY_READY).message
+    cluster.tell(priority_class(cluster.now))
+    cluster.settle()
+    assert len(cluster.state.held_chunks) == 4
+    assert "not held" not in said(cluster, cond.CAPACITY_READY).message
+
+
+def test_a_booking_has_room_that_placeholders_of_a_buffer_held() -> None:
+    cluster = held_room(1)
+    cluster.template("two", "2")
+    cluster.request("r", CHECK, [("two", 1)])
+    cluster.advance(60)
+    assert cluster.conditions("r")["Provisioned"].status == "True"
+    assert not cluster.state.held_chunks
+    assert [held.node for held in cluster.state.held.values()] == ["n0"]
+
+
+def test_a_buffer_that_goes_takes_its_placeholders_with_it_and_nothing_else() -> None:
+    cluster = held_room()
+    names = set(cluster.state.held_chunks)
+    cluster.tell(p.CapacityBufferGone(at=cluster.now, namespace="ns", name="b", uid="uid-b"))
+    cluster.settle()
+    deleted = {f"{d.target.namespace}/{d.target.name}" for d in cluster.of(DeleteObject)}
+    assert deleted == names
+    assert cluster.state.held_chunks == {}
 
 
 def test_consumers_and_daemon_pods_are_none_of_a_buffers_business() -> None:

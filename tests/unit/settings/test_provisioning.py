@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.unit.settings.trying import ABSENT, Setting, matters, unknown
-from tests.vectors.capacity_buffers import Buffers
+from tests.vectors.capacity_buffers import Buffers, priority_class
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import facts as f
 from tidewright.events import provisioning as p
@@ -71,6 +71,11 @@ def buffered(spec: JsonObject, play: Play | None = None, limit: str = "") -> Sce
 def asks_for_its_room(cluster: Cluster) -> None:
     cluster.template("six", "6")
     cluster.request("r", CHECK, [("six", 1)])
+
+
+def with_classes(cluster: Cluster) -> None:
+    for name in ("tidewright-buffer", "low"):
+        cluster.tell(priority_class(cluster.now, name))
 
 
 CHUNKS = {"podTemplateRef": {"name": "t"}, "replicas": 4}
@@ -429,6 +434,7 @@ TRIED_SETTINGS: dict[str, Setting] = {
     "capacity-buffer-controller-enabled": Setting(buffered(CHUNKS), (ABSENT, False), STATUS),
     "capacity-buffer-pod-dry-run-enabled": Setting(buffered(CHUNKS), (ABSENT, False), p.ResolvePod),
     "buffer-max-chunks": Setting(buffered(CHUNKS), (ABSENT, 3), STATUS),
+    "buffer-priority-class": Setting(buffered(CHUNKS, with_classes), (ABSENT, "low"), MADE, HOLD),
     "requests-use-buffers": Setting(buffered(CHUNKS, asks_for_its_room), (ABSENT, False), TRIED),
     "as-reference": Setting(buffered({"replicas": 4}), (ABSENT, True), STATUS),
     # Room that is held.

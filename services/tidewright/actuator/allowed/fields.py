@@ -24,6 +24,8 @@ from tidewright.kube.taints import MARKS, TO_BE_DELETED
 FINALIZER: Final = "finalizer.watermarkpodautoscaler.datadoghq.com"
 RESERVED: Final = "tidewright.dev/reservation"
 PLACEHOLDER: Final = "tidewright.dev/placeholder"
+CHUNK: Final = "tidewright.dev/buffer"
+"""Of placeholders that hold the room of a buffer's chunk."""
 BUFFER: Final = "CapacityBuffer"
 MATCHED: Final = "apps.kruise.io/matched-workloadspread"
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"

@@ -18,7 +18,7 @@ import msgspec
 
 from tidewright.actuator.allowed import pods, webhooks
 from tidewright.actuator.allowed.bounds import Refusal
-from tidewright.actuator.allowed.fields import DELETION_COST, MATCHED
+from tidewright.actuator.allowed.fields import CHUNK, DELETION_COST, MATCHED
 from tidewright.actuator.plan import Ground
 from tidewright.events import registry
 from tidewright.events.base import Event, JsonObject
@@ -37,6 +37,7 @@ from tidewright.sharding.source import source_of
 
 REMEMBERED: Final = 4_096
 PAUSE_IMAGE: Final = "registry.k8s.io/pause:3.10"
+BUFFER_CLASS: Final = "tidewright-buffer"
 STATUS: Final = ("kube-system", "cluster-autoscaler-status")
 
 Fits = Callable[[Event], str]
@@ -172,7 +173,13 @@ class Grounds:
         if effect.target.namespace != namespace:
             return f"placeholders are in namespace {namespace}, not in {effect.target.namespace}"
         priority = spec.get("priorityClassName", "")
-        if priority != str(config.get("placeholder-priority-class") or ""):
+        holds_chunk = CHUNK in ((effect.manifest.get("metadata") or {}).get("annotations") or {})
+        own = (
+            config.get("buffer-priority-class") or BUFFER_CLASS
+            if holds_chunk
+            else config.get("placeholder-priority-class")
+        )
+        if priority != str(own or ""):
             return f"priority class {priority!r} is not the configured one"
         return ""
 

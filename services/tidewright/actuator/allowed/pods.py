@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from tidewright.actuator.allowed.fields import CONFIG_HASH, PLACEHOLDER, same_object
+from tidewright.actuator.allowed.fields import CHUNK, CONFIG_HASH, PLACEHOLDER, same_object
 from tidewright.events.base import JsonObject
 from tidewright.events.decisions import CreateObject
 
@@ -93,10 +93,10 @@ def placeholder(effect: CreateObject) -> str:
         return "a placeholder has metadata and spec"
     if set(metadata) - {"name", "namespace", "labels", "annotations"}:
         return "its metadata has a name, a namespace, labels and annotations"
-    if set(metadata.get("annotations") or ()) != {PLACEHOLDER} or (metadata.get("labels") or {}) != {
-        "app.kubernetes.io/managed-by": "tidewright"
-    }:
-        return f"its labels and annotations are app.kubernetes.io/managed-by and {PLACEHOLDER}"
+    if set(metadata.get("annotations") or ()) not in ({PLACEHOLDER}, {CHUNK}) or (
+        metadata.get("labels") or {}
+    ) != {"app.kubernetes.io/managed-by": "tidewright"}:
+        return f"its labels and annotations are app.kubernetes.io/managed-by and {PLACEHOLDER} or {CHUNK}"
     fixed = {
         "terminationGracePeriodSeconds": 0,
         "automountServiceAccountToken": False,

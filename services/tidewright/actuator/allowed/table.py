@@ -151,7 +151,7 @@ GRANTS: Final[tuple[Grant, ...]] = (
     Grant(service="provisioning", feature=_H, effect=CreateObject, kinds=(POD,), slot="all", where=True,
           check=pods.placeholder, ground="placeholder"),
     Grant(service="provisioning", feature=_H, effect=DeleteObject, kinds=(POD,), slot="all", where=True,
-          check=fields.placeholder_deleted, marks=(fields.PLACEHOLDER,)),
+          check=fields.placeholder_deleted, marks=(fields.PLACEHOLDER, fields.CHUNK)),
     Grant(service="provisioning", feature=_D, effect=MarkNode, kinds=(NODE,), slot="all", check=fields.marking),
     Grant(service="provisioning", feature=_D, effect=EvictPod, kinds=(POD,), slot="all", check=fields.drained_pod,
           ground="drained", anywhere=True),

@@ -17,6 +17,7 @@ from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 
 PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 ESTABLISHED_WITHIN_S = 30.0
 LOOKS = 8
 """How often one is looked at anew because somebody else wrote it first."""
@@ -49,15 +50,24 @@ class Outcome:
 
 def manifests() -> list[Object]:
     """The CRDs that the services bring, by name."""
+    return _brought("CustomResourceDefinition")
+
+
+def priority_classes() -> list[Object]:
+    """The PriorityClasses that they bring, by name: of pods that others displace."""
+    return _brought("PriorityClass")
+
+
+def _brought(kind: str) -> list[Object]:
     folder = files("tidewright.kube") / "crds"
-    definitions = [
+    documents = [
         document
         for file in folder.iterdir()
         if file.name.endswith(".yaml")
         for document in yaml.safe_load_all(file.read_text(encoding="utf-8"))
-        if document
+        if document and document["kind"] == kind
     ]
-    return sorted(definitions, key=lambda manifest: str(manifest["metadata"]["name"]))
+    return sorted(documents, key=lambda manifest: str(manifest["metadata"]["name"]))
 
 
 async def install(
@@ -68,18 +78,45 @@ async def install(
     Args:
         kube: the cluster.
         policy: what may be touched.
-        definitions: of custom resources; by default all that the services bring.
+        definitions: of custom resources; by default all that the services bring, and their PriorityClasses.
 
     Raises:
         KubeError: the API server refuses one.
         Unavailable: these credentials may not, or one that was made is not established in time.
     """
+    classes = priority_classes() if definitions is None else []
     definitions = manifests() if definitions is None else definitions
     outcomes = [await _one(kube, manifest, policy) for manifest in definitions]
     for manifest, outcome in zip(definitions, outcomes, strict=True):
         if outcome.action in ("created", "updated"):
             await _established(kube, manifest)
-    return outcomes
+    return outcomes + [await _class(kube, manifest, policy) for manifest in classes]
+
+
+async def _class(kube: Kube, manifest: Object, policy: Policy) -> Outcome:
+    """A PriorityClass: made where there is none. What it is for goes on without it, so that nothing here is an error."""
+    name = str(manifest["metadata"]["name"])
+    lacking = "placeholders of buffers are made only with it"
+    try:
+        answer = await kube.request("GET", f"{CLASSES}/{name}")
+    except KubeError as error:
+        if error.status != 404:
+            return Outcome(name, "left", f"it cannot be read ({error})")
+    else:
+        value = msgspec.json.decode(answer.body).get("value", 0)
+        other = value != manifest["value"]
+        return Outcome(name, "kept", "is there", f"its value is {value}: {lacking}" if other else "")
+    if policy == "skip":
+        return Outcome(name, "left", "absent, and --crds skip creates nothing", lacking)
+    try:
+        await kube.request(
+            "POST", CLASSES, query={"fieldManager": MANAGER}, body=msgspec.json.encode(manifest)
+        )
+    except KubeError as error:
+        if error.reason == "AlreadyExists":
+            return Outcome(name, "kept", "is there")
+        return Outcome(name, "left", f"it cannot be created ({error})", lacking)
+    return Outcome(name, "created", "absent")
 
 
 async def _one(kube: Kube, manifest: Object, policy: Policy) -> Outcome:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from tidewright.events.base import JsonObject
-from tidewright.kube.keys import BufferKey
+from tidewright.events.decisions import CreateObject
+from tidewright.kube.keys import BufferKey, PodKey, buffer_key, pod_key
+
+CHUNK = "tidewright.dev/buffer"
+"""Annotation of pods that hold the room of a chunk: `namespace/name/shape`."""
 
 
 class TemplateMeta(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -101,3 +105,14 @@ class HeldChunk(msgspec.Struct):
     node: str
     leaving: bool = False
     refused_at: float | None = None
+
+
+def held_by(event: CreateObject) -> tuple[PodKey, HeldChunk] | None:
+    """Name and content of a placeholder of a buffer that is made; None for what is none."""
+    note = event.manifest.get("metadata", {}).get("annotations", {}).get(CHUNK)
+    if event.target.kind != "Pod" or not isinstance(note, str):
+        return None
+    namespace, _, rest = note.partition("/")
+    name, _, shape = rest.partition("/")
+    held = HeldChunk(buffer=buffer_key(namespace, name), shape=shape, node=event.manifest["spec"]["nodeName"])
+    return pod_key(event.target.namespace, event.target.name), held

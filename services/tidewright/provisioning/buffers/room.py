@@ -17,6 +17,7 @@ from tidewright.kube.podshape import PODS
 from tidewright.kube.podspecs import of_template, scheduling_fields
 from tidewright.provisioning.buffers import conditions as cond
 from tidewright.provisioning.buffers.injection import Standing, Template, inject
+from tidewright.provisioning.buffers.placeholders import arranged, possible
 from tidewright.provisioning.buffers.reports import reports
 from tidewright.provisioning.buffers.work import BufferWork, Wanted
 from tidewright.provisioning.index.resolving import resolved
@@ -288,7 +289,13 @@ def tell(work: BufferWork, fillings: Fillings) -> list[Decision]:
                 decisions.append(_filled(work, key, None, Filling()))
             continue
         ready = sum(filling.ready.values())
-        work.put(key, cond.capacity(ready, wanted.chunks, filling.upcoming, filling.missing, filling.why))
+        unheld = possible(work.state, work.settings) if work.settings.hold else ""
+        condition = cond.capacity(ready, wanted.chunks, filling.upcoming, filling.missing, filling.why)
+        if unheld:
+            condition = msgspec.structs.replace(
+                condition, message=f"{condition.message}; the room is not held against other pods: {unheld}"
+            )
+        work.put(key, condition)
         said = (
             buffer.shape, buffer.wanted, buffer.places, buffer.ready, buffer.upcoming, buffer.missing, buffer.why,
         )  # fmt: skip
@@ -330,6 +337,13 @@ def _filled(work: BufferWork, key: BufferKey, wanted: Wanted | None, filling: Fi
         verdicts=filling.verdicts,
         because=tuple(why),
     )
+
+
+def hold(work: BufferWork, fillings: Fillings) -> list[Decision]:
+    """[B3]: pods that hold the chunks' room against others, in the profile `hold`, are made and taken away."""
+    if not work.state.held_chunks and not (work.settings.hold and fillings):
+        return []
+    return arranged(work, {key: filling.ready for key, filling in fillings.items()})
 
 
 def shapes_of(state: State) -> set[str]:

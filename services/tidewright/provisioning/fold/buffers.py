@@ -13,8 +13,7 @@ from tidewright.events.base import JsonObject
 from tidewright.events.decisions import CreateObject, DeleteObject, PatchObject, SetStatus
 from tidewright.events.facts import WorkloadGone, WorkloadObserved
 from tidewright.kube.keys import BufferKey, buffer_key, key_of, name_of, namespace_of, pod_key
-from tidewright.provisioning.buffers import placeholders
-from tidewright.provisioning.buffers.kept import Buffer, Resolution, TemplateMeta
+from tidewright.provisioning.buffers.kept import Buffer, Resolution, TemplateMeta, held_by
 from tidewright.provisioning.buffers.managed import digest_of, wanted_by
 from tidewright.provisioning.buffers.naming import template_name
 from tidewright.provisioning.fold.common import BUFFER_KIND, wake
@@ -162,7 +161,7 @@ def object_made(state: State, event: CreateObject | PatchObject) -> None:
             state.buffers[key].making = digest_of(template)
             state.orders[event.id] = TemplateOrder(key)
         return
-    held = placeholders.read(event) if isinstance(event, CreateObject) else None
+    held = held_by(event) if isinstance(event, CreateObject) else None
     if held is not None:
         name, chunk = held
         state.held_chunks[name] = chunk

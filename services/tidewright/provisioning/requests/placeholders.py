@@ -21,6 +21,7 @@ from tidewright.events.decisions import CreateObject, DeleteObject
 from tidewright.kube.keys import PodKey, RequestKey, parts, pod_key, request_key
 from tidewright.kube.podshape import PODS, PodShape
 from tidewright.kube.volumes import ATTACHABLE
+from tidewright.provisioning.buffers.kept import HeldChunk
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import holds_room
 from tidewright.provisioning.index.resolving import seat_of, shape_of
@@ -50,16 +51,23 @@ class Room:
             (held.request, held.node) for held in state.held.values() if held.refused_at is not None
         }
         self._unseen: dict[str, list[str]] = {}
-        for name, held in state.held.items():
+        made: list[tuple[PodKey, Held | HeldChunk]] = [*state.held.items(), *state.held_chunks.items()]
+        for name, held in made:
             if name not in state.pods and held.refused_at is None and not held.leaving:
                 self._unseen.setdefault(held.node, []).append(held.shape)
 
     def take(self, request: RequestKey, node: str, shape: PodShape) -> bool:
         """Take the room of one placeholder on a node; False when it has to wait."""
+        if (request, node) in self._refused or not self.fits(node, shape):
+            self.waiting.setdefault(request, set()).add(node)
+            return False
+        return True
+
+    def fits(self, node: str, shape: PodShape) -> bool:
+        """Take the room of one pod on a node; False when there is none now."""
         asked = {name: n for name, n in shape.requests.items() if n and not name.startswith(ATTACHABLE)}
         free = self._free_on(node, asked)
-        if (request, node) in self._refused or any(free[name] < n for name, n in asked.items()):
-            self.waiting.setdefault(request, set()).add(node)
+        if any(free[name] < n for name, n in asked.items()):
             return False
         for name, n in asked.items():
             free[name] -= n
@@ -242,26 +250,7 @@ def _creation(
 ) -> CreateObject:
     text = f"{uid}/{shape.digest}/{node}/{now:.6f}/{number}"
     name = f"hold-{blake2b(text.encode(), digest_size=8).hexdigest()}"
-    requests = {
-        n: _quantity(n, a)
-        for n, a in sorted(shape.requests.items())
-        if a and n != PODS and not n.startswith(ATTACHABLE)  # it attaches nothing
-    }
-    extended = {n: q for n, q in requests.items() if "/" in n}
-    spec: JsonObject = {
-        "nodeName": node,
-        "terminationGracePeriodSeconds": 0,
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "tolerations": [{"operator": "Exists"}],
-        "containers": [
-            {
-                "name": "hold",
-                "image": settings.placeholder_image,
-                "resources": {"requests": requests, **({"limits": extended} if extended else {})},
-            }
-        ],
-    }
+    spec = manifest_spec(shape, node, settings.placeholder_image)
     if settings.placeholder_priority_class:
         spec["priorityClassName"] = settings.placeholder_priority_class
     metadata = {
@@ -276,6 +265,30 @@ def _creation(
         manifest={"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec},
         because=(because("RoomHeld", request=key, node=node),),
     )
+
+
+def manifest_spec(shape: PodShape, node: str, image: str) -> JsonObject:
+    """The spec of a pod that does nothing on a node but ask for what a shape asks for."""
+    requests = {
+        n: _quantity(n, a)
+        for n, a in sorted(shape.requests.items())
+        if a and n != PODS and not n.startswith(ATTACHABLE)  # it attaches nothing
+    }
+    extended = {n: q for n, q in requests.items() if "/" in n}
+    return {
+        "nodeName": node,
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [
+            {
+                "name": "hold",
+                "image": image,
+                "resources": {"requests": requests, **({"limits": extended} if extended else {})},
+            }
+        ],
+    }
 
 
 def _quantity(name: str, amount: int) -> str:
