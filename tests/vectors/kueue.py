@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from tests.vectors.reference.provisioning import CLASS_NAME
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.conditions import Condition
-from tidewright.provisioning.requests.spec import CLASS_NAME, CONSUME
+from tidewright.provisioning.requests.spec import CONSUME
 
 MANAGED_LABEL = "kueue.x-k8s.io/managed"
 PARAMETER_PREFIX = "provreq.kueue.x-k8s.io/"

@@ -96,7 +96,7 @@ class _Work:
             self.values.pop(gauges.Series("replicas_scaling_effective"), None)  # it stays as it was
         elif self.scaled:
             self.events.append(messages.scaling(found.desired, found.reason, strict=self.policy.strict))
-            self.values |= gauges.of_scale(found)
+            self.values |= _of_scale(found)
         elif not found.rescale and not self.policy.skip_not_scaling_events:
             strict = self.policy.strict
             self.events.append(messages.not_scaling(rules, self.namespace, found.asked, last, strict=strict))
@@ -108,6 +108,13 @@ class _Work:
 
     def gauges(self) -> Found:
         return {"_".join(filter(None, series)): value for series, value in self.values.items()}
+
+
+def _of_scale(evaluation: Pass) -> gauges.Values:
+    """What a written scale adds to the original's counters; a write without a change adds 0 to the downscales."""
+    if evaluation.desired > evaluation.current:
+        return {gauges.Series("upscale_replicas_total"): evaluation.desired - evaluation.current}
+    return {gauges.Series("downscale_replicas_total"): evaluation.current - evaluation.desired}
 
 
 def _reconcile(case: Case, policy: Policy) -> Found:

@@ -4,7 +4,6 @@ This module answers what one shape and one node decide between themselves; what 
 in other places (affinity, spread) is counted by whoever holds the cluster, with the terms of the shape.
 
     node_reason(...)    name, cordon, taints, node selector and affinity, volume topology
-    shortage(...)       resources, with the pod count as resource `pods`
     conflict(...)       two shapes that cannot share a node: host ports, exclusive volumes
     repels(...)         required anti-affinity of one shape against another, per topology key
 
@@ -13,9 +12,9 @@ Scores and preferences never matter. Pure: no clock, no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from tidewright.kube.podshape import HOSTNAME, PODS, NodeView, PodShape
+from tidewright.kube.podshape import HOSTNAME, NodeView, PodShape
 from tidewright.kube.taints import HARD_EFFECTS, UNSCHEDULABLE_TAINT, Taint
 
 
@@ -52,14 +51,6 @@ def node_reason(shape: PodShape, node: NodeView) -> str:
     for volume in shape.volumes:
         if volume.terms and not any(term.matches(node) for term in volume.terms):
             return f"claim {volume.claim} is not available there"
-    return ""
-
-
-def shortage(requests: Mapping[str, int], free: Mapping[str, int]) -> str:
-    """Which resource is short, the alphabetically first; empty when none is."""
-    for name in sorted(requests):
-        if requests[name] > free.get(name, 0):
-            return "Too many pods" if name == PODS else f"Insufficient {name}"
     return ""
 
 

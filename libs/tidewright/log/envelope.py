@@ -29,11 +29,6 @@ MAX_BATCH = 1000
 """Messages in one atomic batch; the server's limit."""
 
 
-def traceparent(trace_id: str, span_id: str) -> str:
-    """The W3C trace context of a message (version 00, sampled)."""
-    return f"00-{trace_id}-{span_id}-01"
-
-
 @dataclass(frozen=True)
 class Writer:
     """One process as a writer.

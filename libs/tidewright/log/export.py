@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from itertools import dropwhile
 from pathlib import Path
@@ -298,15 +298,3 @@ def _first_frame(pieces: _Pieces) -> memoryview:
             return memoryview(piece)[_PREFIX:end]
         pieces.left = piece
     raise BadExport(f"{pieces.path} is empty, or cut off within its beginning")
-
-
-def write_export(
-    path: Path, manifest: Manifest, snapshots: Iterable[Snapshot], records: Iterable[Record]
-) -> int:
-    """Write a whole export from what is in memory; returns the number of records."""
-    with ExportWriter(path, manifest) as writer:
-        for snapshot in snapshots:
-            writer.snapshot(snapshot)
-        for record in records:
-            writer.record(record)
-    return writer.records

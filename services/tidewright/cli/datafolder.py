@@ -127,11 +127,6 @@ class DataFolder:
         """Where the embedded cluster's kubeconfig lies."""
         return self.path / "kubeconfig"
 
-    @property
-    def continues(self) -> bool:
-        """Whether an earlier run left a log here."""
-        return keeps_log(self.path)
-
     def token(self, name: str) -> Path:
         """A file with a secret that whoever may read the folder's own files shares; made when there is none."""
         file = self.path / "tokens" / name

@@ -10,6 +10,7 @@ import pytest
 
 from tests.e2e.asking.conftest import Answer, Ask
 from tests.e2e.asking.world import APP, SPACE, place, rechained, records_in, server, stored, with_body
+from tests.exports import write_export
 from tidewright.autoscaler.decide import DECIDER
 from tidewright.cli.keys.folder import KeyFolder
 from tidewright.host.process.software import software_of
@@ -192,7 +193,6 @@ def test_an_altered_fact_in_a_part_is_found(ask: Ask, running: tuple[str, ...], 
     file, found = ExportFile(part), records_in(part)
     at = place(found, is_sample)
     found[at] = with_body(found[at], found[at].body + b" ")
-    from tidewright.log.export import write_export
 
     altered = tmp_path / "altered.twlog"
     write_export(altered, file.manifest, file.snapshots(), found)

@@ -13,6 +13,7 @@ import msgspec
 
 from tests.bench.askedlog import MadeUp
 from tests.bench.asking import manifest
+from tests.exports import write_export
 from tests.nats_server import EmbeddedServer
 from tidewright.events import registry
 from tidewright.events.base import Decision
@@ -20,7 +21,7 @@ from tidewright.host.fold.inputs import Inputs
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.checkpoint import digest_of
 from tidewright.log.envelope import VERSION
-from tidewright.log.export import ExportFile, write_export
+from tidewright.log.export import ExportFile
 from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot, Subjects
 

@@ -10,13 +10,14 @@ import msgspec
 import pytest
 import zstandard
 
+from tests.exports import write_export
 from tests.nats_server import EmbeddedServer
 from tests.unit.log.authenticated import Authority, bodies, stored
 from tests.unit.log.test_signed import S1, commit
 from tidewright.cli.main import run
 from tidewright.log import keyfiles
 from tidewright.log.connection import Log, Message
-from tidewright.log.export import MAX_FRAME_BYTES, BadExport, ExportFile, ExportWriter, Manifest, write_export
+from tidewright.log.export import MAX_FRAME_BYTES, BadExport, ExportFile, ExportWriter, Manifest
 from tidewright.log.reader import Record
 
 

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.exports import write_export
 from tidewright.cli import main
 from tidewright.events import registry
 from tidewright.events.facts import MetricSampled, ObjectFact, WorkloadObserved
-from tidewright.log.export import Manifest, write_export
+from tidewright.log.export import Manifest
 from tidewright.log.reader import Record
 from tidewright.log.subjects import SLOT_HASH, Subjects, slot_of
 

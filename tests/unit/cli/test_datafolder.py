@@ -49,7 +49,7 @@ def test_fresh_names_what_it_takes_away_and_takes_nothing_else(tmp_path: Path) -
     (tmp_path / "mine.txt").touch()
     said: list[str] = []
     folder = DataFolder.open(tmp_path, "up", fresh=True, say=said.append)
-    assert not folder.continues
+    assert not datafolder.keeps_log(folder.path)
     assert (tmp_path / "mine.txt").exists()
     assert said == [f"removing what an earlier run left in {tmp_path}: nats/ (2.0 MB), ports.json"]
     folder.close()
@@ -106,7 +106,7 @@ def test_what_an_earlier_version_left_is_gone_on_with_and_marked(tmp_path: Path)
         DataFolder.open(tmp_path, "demo", fresh=True)
     assert contents(tmp_path) == before
     folder = DataFolder.open(tmp_path, "up")
-    assert folder.continues
+    assert datafolder.keeps_log(folder.path)
     folder.close()
     assert foldermark.made_by(tmp_path) == "up"
     DataFolder.open(tmp_path, "up", fresh=True, say=lambda text: None).close()

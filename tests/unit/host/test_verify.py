@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.exports import write_export
 from tests.unit.host.counting import COUNTING
 from tests.unit.host.test_host import NAMESPACES, expect_holds, hosting, pod
 from tidewright.asking.errors import BadInput
@@ -17,7 +18,7 @@ from tidewright.asking.withholding import Withholding
 from tidewright.host.fold.inputs import Inputs
 from tidewright.host.fold.verify import Difference, Report, Verification, Verifier
 from tidewright.log.connection import Log
-from tidewright.log.export import BadExport, ExportFile, Manifest, write_export
+from tidewright.log.export import BadExport, ExportFile, Manifest
 from tidewright.log.reader import Record
 from tidewright.log.subjects import SLOT_HASH
 

@@ -6,6 +6,8 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from nats.aio.client import Client
 
 from tidewright.log.batched_get import StoredHeaders
@@ -22,15 +24,40 @@ GIVEN = (
 )
 
 
+PARTS = (
+    b"Tw-Id",
+    b":",
+    b": ",
+    b"\r\n",
+    b"\r",
+    b"\n",
+    b" ",
+    b"\t",
+    b"\v",
+    b"\x1c",
+    b"\x85",
+    b"\xa0",
+    "\u00fc".encode(),
+    b"\xc3",
+    b"a",
+)
+
+
 @pytest.mark.parametrize("raw", GIVEN)
 async def test_headers_are_read_as_the_library_reads_them(raw: bytes) -> None:
     assert await StoredHeaders()._process_headers(raw) == await Client()._process_headers(raw)
 
 
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(PARTS), max_size=30).map(b"".join) | st.binary(max_size=60))
+def test_lines_of_headers_are_too(raw: bytes) -> None:
+    assert StoredHeaders._parse_header_lines(raw) == Client._parse_header_lines(raw)
+
+
 def test_the_end_of_an_answer_imports_nothing_of_jetstream() -> None:
     source = (
         "import asyncio, sys\n"
-        "import tidewright.cli.asking\n"
+        "import tidewright.asking.source\n"
         "from tidewright.log.batched_get import StoredHeaders\n"
         "ended = asyncio.run(StoredHeaders()._process_headers(b'NATS/1.0 204 EOB\\r\\nNats-Num-Pending: 0\\r\\n\\r\\n'))\n"
         "assert ended == {'Status': '204', 'Description': 'EOB', 'Nats-Num-Pending': '0'}, ended\n"

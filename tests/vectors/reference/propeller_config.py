@@ -14,7 +14,6 @@ import msgspec
 
 from tidewright.kube.durations import parse_duration
 from tidewright.shardmanager.propeller.config import (
-    ENUMERATION,
     INTERVAL_KEY,
     MAPPING_KEY,
     SECTION,
@@ -29,6 +28,9 @@ from tidewright.shardmanager.propeller.config import (
 from tidewright.shardmanager.propeller.config_read import Tree
 from tidewright.shardmanager.propeller.validation import Code, findings
 from tidewright.shardmanager.propeller.worker import TERMINATED, PropellerWorker, Requirement, selector_text
+
+ENUMERATION = (ShardType.DOMAIN, ShardType.PROJECT, ShardType.HASH)
+"""The order in which the original numbers the strategies, from 0."""
 
 RELEASE_ON_CANCEL = False
 SAFE_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"

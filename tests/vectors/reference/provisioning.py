@@ -22,7 +22,7 @@ from tidewright.provisioning.requests.conditions import (
     find,
     with_condition,
 )
-from tidewright.provisioning.requests.spec import CLASS_NAME, CONSUME, MAX_NAME
+from tidewright.provisioning.requests.spec import CONSUME, MAX_NAME
 from tidewright.provisioning.scaleup.plans import (
     ERROR,
     NO_OPTIONS,
@@ -33,6 +33,8 @@ from tidewright.provisioning.scaleup.plans import (
 )
 from tidewright.provisioning.scaleup.saga import Execution
 
+CLASS_NAME = "autoscaling.x-k8s.io/provisioning-class-name"
+"""Annotation of the pods that a request is expanded into, and of those that go by it."""
 EXECUTION_FAILED = "scale-up execution failed"
 _RANK = {NOT_TRIED: 0, NO_OPTIONS: 1, ERROR: 2, NOT_NEEDED: 3, SUCCESSFUL: 3}
 

@@ -276,16 +276,3 @@ def own_service(effect: ScaleWorkload) -> str:
     if not effect.owner.startswith("service/"):
         return f"owner {effect.owner!r} is none of our services"
     return "" if effect.replicas >= 1 else "our own services are not scaled to nothing"
-
-
-def any_of(*checks: Callable[[Any], str]) -> Callable[[Any], str]:
-    """Whatever one of these allows; the last one says why not."""
-
-    def check(effect: Any) -> str:
-        said = ""
-        for alternative in checks:
-            if not (said := alternative(effect)):
-                return ""
-        return said
-
-    return check

@@ -116,10 +116,3 @@ def _of_metric(rules: Rules, policy: Policy, index: int, calculation: Calculatio
         values[Series("value", name)] = calculation.utilization if recommended else calculation.usage
         if policy.strict and calculation.converge in (Converge.ABOVE, Converge.BELOW):
             values[Series("restricted_scaling", WITHIN)] = 0
-
-
-def of_scale(evaluation: Pass) -> Values:
-    """What a written scale adds to the counters; a write without a change adds 0 to the downscales."""
-    if evaluation.desired > evaluation.current:
-        return {Series("upscale_replicas_total"): evaluation.desired - evaluation.current}
-    return {Series("downscale_replicas_total"): evaluation.current - evaluation.desired}

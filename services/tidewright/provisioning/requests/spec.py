@@ -23,8 +23,6 @@ ATOMIC_ALIASES = frozenset({"atomic-scale-up.kubernetes.io", "best-effort-atomic
 
 CONSUME = "autoscaling.x-k8s.io/consume-provisioning-request"
 CONSUME_DEPRECATED = "cluster-autoscaler.kubernetes.io/consume-provisioning-request"
-CLASS_NAME = "autoscaling.x-k8s.io/provisioning-class-name"
-CLASS_NAME_DEPRECATED = "cluster-autoscaler.kubernetes.io/provisioning-class-name"
 DRY_RUN = "tidewright.dev/dry-run"
 
 MAX_POD_SETS = 32

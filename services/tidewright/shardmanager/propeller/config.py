@@ -22,10 +22,6 @@ class ShardType(StrEnum):
     DOMAIN = "Domain"
 
 
-ENUMERATION = (ShardType.DOMAIN, ShardType.PROJECT, ShardType.HASH)
-"""The order in which the original numbers the strategies, from 0."""
-
-
 class ShardMapping(msgspec.Struct, frozen=True):
     """The ids that one shard is responsible for; `*` for all that no other shard names."""
 

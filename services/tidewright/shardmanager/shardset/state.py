@@ -497,15 +497,6 @@ def wanted_moves(shard_set: ShardSetState, document: Document, now: float) -> di
     return moves
 
 
-def orphans(shard_set: ShardSetState) -> list[int]:
-    """Slots that nobody may act on, those aside that are just being handed over."""
-    return [
-        slot
-        for slot, record in enumerate(shard_set.document.slots)
-        if record.state is SlotState.FREE and not record.incoming
-    ]
-
-
 def _answers(seen: MemberSeen) -> tuple[Any, ...]:
     """What of a report the planner answers to."""
     return (seen.released, seen.leaving, seen.lost, seen.prepared, seen.stopped, seen.acting, seen.weight)

@@ -8,7 +8,6 @@ from typing import Literal
 
 import msgspec
 
-MIN_READY_S = 10.0
 PROGRESS_DEADLINE_S = 600.0
 
 
