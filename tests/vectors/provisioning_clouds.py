@@ -9,8 +9,10 @@ from typing import Any
 import grpc
 
 from tests.vectors.suite import Case, differences
+from tidewright.cloud.aws.client import AwsGroup, AwsProvider
+from tidewright.cloud.aws.config import AwsConfig
 from tidewright.cloud.calls import Calls
-from tidewright.cloud.errors import CloudError
+from tidewright.cloud.errors import CloudError, Unavailable
 from tidewright.cloud.externalgrpc import errors, objects
 from tidewright.cloud.externalgrpc.client import ExternalGrpcProvider
 from tidewright.cloud.externalgrpc.config import GrpcConfig
@@ -89,4 +91,39 @@ def _of(error: CloudError) -> str:
     return {"NotImplemented": "not-implemented"}.get(error.reason, error.reason)
 
 
-KINDS: dict[str, Callable[[Case], list[str]]] = {"cloud-externalgrpc": _externalgrpc}
+def _aws(case: Case) -> list[str]:
+    said = case["asg"]
+    provider = AwsProvider(AwsConfig(), Calls("c"))
+    if said["registered"]:
+        provider._changed_at[said["name"]] = said["last_size_change"]
+
+    async def ask(service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+        if case["activities"] == "error":
+            raise Unavailable("as the case says")
+        told = [{"StatusCode": a["status"], "StartTime": a["start"]} for a in case["activities"]]
+        return {"Activities": told}
+
+    provider.ask = ask  # type: ignore[method-assign]
+    group = AwsGroup(
+        provider,
+        {
+            "AutoScalingGroupName": said["name"],
+            "AvailabilityZones": said["zones"],
+            "DesiredCapacity": said["desired"],
+            "Instances": said["instances"],
+        },
+        None,
+    )
+    instances = asyncio.run(group.nodes())
+    first = instances[0] if instances else None
+    error = None if first is None else first.error
+    found = {
+        "placeholders": len(instances),
+        "health": "" if error is None else error.code,
+        "first_id": "" if first is None else first.id,
+        "error": None if error is None else {"class": int(error.error_class), "code": error.code},
+    }
+    return differences(case["expected"], found)
+
+
+KINDS: dict[str, Callable[[Case], list[str]]] = {"cloud-aws": _aws, "cloud-externalgrpc": _externalgrpc}

@@ -64,6 +64,13 @@ class Kind:
 
 
 KINDS: Final[dict[str, Kind]] = {
+    "aws": Kind(
+        "tidewright.cloud.aws.client",
+        "asg:tag=KEY[=VALUE],... or a file (region, discovery, nodes, reserved, prices, endpoint)",
+        "asg:tag=k8s.io/cluster-autoscaler/enabled",
+        extra="aws",
+        needs="aiobotocore",
+    ),
     "externalgrpc": Kind(
         "tidewright.cloud.externalgrpc.client",
         "a file (address, cert, key, cacert, grpc_timeout), or HOST:PORT without encryption",

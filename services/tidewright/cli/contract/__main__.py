@@ -5,16 +5,19 @@ Exit code 1 when something is stale or a change would break the history; nothing
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 from tidewright.cli.contract import deployment, golden, permissions, tree
+from tidewright.cloud.aws import policies
 
 ROOT = Path(__file__).resolve().parents[4]
 PROTO = ROOT / "proto"
 GOLDEN = ROOT / "tests" / "golden" / "events"
 DEPLOY = ROOT / "deploy" / "nats"
 KUBERNETES = ROOT / "deploy" / "kubernetes"
+AWS = ROOT / "deploy" / "clouds" / "aws"
 CLUSTER = "prod"
 """Name of the cluster in the deployment's files."""
 MESSAGES = ROOT / "libs" / "tidewright" / "cloud" / "externalgrpc"
@@ -28,6 +31,10 @@ def wanted() -> dict[Path, dict[str, str]]:
         MESSAGES / "wire": tree.compiled(MESSAGES),
         DEPLOY: {"permissions.conf": permissions.configuration(CLUSTER)},
         KUBERNETES: deployment.wanted(CLUSTER),
+        AWS: {
+            "watcher.json": json.dumps(policies.watcher(), indent=2) + "\n",
+            "actuator.json": json.dumps(policies.actuator(), indent=2) + "\n",
+        },
     }
 
 

@@ -58,9 +58,9 @@ class Proxy:
         if self.refusal is not None:
             (status, headers, content), self.refusal = self.refusal, None
             return web.Response(status=status, headers=headers, body=content)
-        if (own := self.answer(method, path, body)) is not None:
-            return own
         changes = self._changes(method, path, body)
+        if (own := self.answer(method, path, body)) is not None:
+            return self._lost(request) if changes and self.losing else own
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP}
         async with self._session.request(
             method, f"{self._upstream}{path}", data=body, headers=headers
@@ -69,12 +69,15 @@ class Proxy:
                 return await self._stream(request, answer)
             content = self.edit(method, path, body, await answer.read())
             if changes and self.losing:
-                self.losing = False
-                if request.transport is not None:
-                    request.transport.abort()
-                return web.Response(status=500)
+                return self._lost(request)
             kept = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP}
             return web.Response(status=answer.status, headers=kept, body=content)
+
+    def _lost(self, request: web.BaseRequest) -> web.Response:
+        self.losing = False
+        if request.transport is not None:
+            request.transport.abort()
+        return web.Response(status=500)
 
     @staticmethod
     async def _stream(request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
