@@ -16,9 +16,9 @@ from tidewright.provisioning.scaleup.leastcost.bound import Floats
 from tidewright.provisioning.scaleup.leastcost.patterns import FINE, Pool, whole
 from tidewright.provisioning.scaleup.leastcost.problem import Problem
 
-AT_A_TIME = 12
+AT_A_TIME = 24
 """Patterns that enter before all are compared again."""
-GAIN = 1e-5
+GAIN = 1e-4
 """By what part of its price a pattern is to be worth more than it costs."""
 PENALTY = 10.0
 """What a pod without a place costs, in nodes of the dearest group."""
@@ -42,6 +42,10 @@ class Master:
         size = self._classes + len(lefts)
         dearest = float(problem.price.max(initial=1))
         self._per_node = [np.array(limit.per_node, dtype=np.float64) for limit in problem.limits]
+        self._of_limits = [
+            [(self._classes + n, float(each[g])) for n, each in enumerate(self._per_node) if each[g]]
+            for g in range(len(problem.price))
+        ]
         self._inverse = np.eye(size)  # transposed: what is read and written lies together
         self._product = np.empty((size, size))
         self._value = np.concatenate([counts.astype(np.float64), lefts])
@@ -74,18 +78,17 @@ class Master:
         """Take a pattern in, if that makes the plan cheaper."""
         group, held = int(self.pool.group[pattern]), self.pool.held[pattern]
         price = float(self.problem.price[group])
+        rows = np.flatnonzero(held)
+        terms = [*zip(rows.tolist(), held[rows].tolist(), strict=True), *self._of_limits[group]]
         gain = -price
+        for row, amount in terms:
+            gain += float(self._dual[row]) * amount
+        if gain <= GAIN / 2.0 * price:
+            return False
         direction = np.zeros(len(self._value))
-        for row in np.flatnonzero(held).tolist():
-            pods = float(held[row])
-            direction += self._inverse[row] * pods
-            gain += float(self._dual[row]) * pods
-        for limit, per_node in enumerate(self._per_node):
-            if per_node[group]:
-                row, amount = self._classes + limit, float(per_node[group])
-                direction += self._inverse[row] * amount
-                gain += float(self._dual[row]) * amount
-        return gain > GAIN / 2.0 * price and self._enter(pattern, direction, gain)
+        for row, amount in terms:
+            direction += self._inverse[row] * amount
+        return self._enter(pattern, direction, gain)
 
     def solve(self, pivots: int) -> None:
         """The cheapest over the patterns there are, with at most so many steps in all."""

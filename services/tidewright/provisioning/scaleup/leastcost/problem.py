@@ -51,7 +51,7 @@ class Problem(NamedTuple):
         capacity: per group and resource, what a fresh node has left for pods.
         most: per group and class, pods of the class alone on a node; 0 where it may not go.
         price: of one node, per group.
-        limits: those that more nodes than could ever be wanted would break.
+        limits: those that would be broken if all groups had nodes for all pods that they hold, each class on its own.
         enemies: per class those with which it cannot share a node; None where there are none.
     """
 
@@ -79,7 +79,6 @@ def problem_of(items: Sequence[Item], columns: Sequence[Column], limits: Sequenc
     members = _classes(requests, capacity, most, {*hostile, *alone})
     counts = np.array([sum(items[i].count for i in each) for each in members], dtype=np.int64)
     asked = np.array([requests[list(each)].max(axis=0) for each in members], dtype=np.int64)
-    wanted = int(counts.sum())
     enemies = None
     if hostile:
         place = {i: number for number, each in enumerate(members) for i in each}
@@ -87,20 +86,24 @@ def problem_of(items: Sequence[Item], columns: Sequence[Column], limits: Sequenc
         for a, others in hostile.items():
             for b in others:
                 enemies[place[a], place[b]] = True
+    most = np.array([most[:, list(each)].min(axis=1) for each in members], dtype=np.int64)
+    most = most.reshape(len(members), len(columns)).T.copy()
+    wanted = np.where(most > 0, -(-counts[None] // np.maximum(most, 1)), 0).sum(axis=1).tolist()
     rooms = [
         Limit(tuple(int(g == number) for g in range(len(columns))), column.room)
         for number, column in enumerate(columns)
-        if column.room < wanted
     ]
     return Problem(
         requests=asked.reshape(len(members), len(names)),
         counts=counts,
         capacity=capacity,
-        most=np.array([most[:, list(each)].min(axis=1) for each in members], dtype=np.int64)
-        .reshape(len(members), len(columns))
-        .T.copy(),
+        most=most,
         price=np.array([column.price for column in columns], dtype=np.int64),
-        limits=(*rooms, *(limit for limit in limits if max(limit.per_node, default=0) * wanted > limit.left)),
+        limits=tuple(
+            limit
+            for limit in (*rooms, *limits)
+            if sum(n * each for n, each in zip(wanted, limit.per_node, strict=True)) > limit.left
+        ),
         enemies=enemies,
         members=members,
     )

@@ -20,8 +20,8 @@ from tidewright.provisioning.scaleup.leastcost.problem import Problem
 
 WORK = 60_000_000
 """Numbers that the steps of one search may touch; a step touches the square of the number of classes and limits."""
-FEWEST, MOST_PIVOTS = 300, 3000
-FILLS, FILLS_OF_REST = 160, 16
+FEWEST, MOST_PIVOTS = 300, 4500
+FILLS, FILLS_OF_REST = 200, 8
 """How often nodes of all groups are filled in search of patterns, at first and for each rest."""
 RESTS = 12
 ENOUGH = 1.001
@@ -33,6 +33,7 @@ PROMISING = 0.9
 WORTH_IT = 1.0001
 """What a pattern is to be worth for its price, to come in."""
 _MOSTLY = 0.6
+_UNBOUNDED = 2**40
 
 
 class Nodes(NamedTuple):
@@ -86,7 +87,7 @@ class _Draft:
         each = zip(self.problem.limits, self.lefts, strict=True)
         return min(
             (max(0, left) // limit.per_node[group] for limit, left in each if limit.per_node[group]),
-            default=self.unplaced(),
+            default=_UNBOUNDED,
         )
 
     def add(self, group: int, held: Floats, nodes: int) -> int:
