@@ -17,6 +17,8 @@ from collections.abc import Iterable
 from tidewright.kube.podshape import HOSTNAME, NodeView, PodShape
 from tidewright.kube.taints import HARD_EFFECTS, UNSCHEDULABLE_TAINT, Taint
 
+UNMATCHED = "node selector or affinity does not match"
+
 
 def untolerated(shape: PodShape, taints: Iterable[Taint]) -> Taint | None:
     """The first taint that keeps the shape away."""
@@ -47,7 +49,7 @@ def node_reason(shape: PodShape, node: NodeView) -> str:
     if taint is not None:
         return f"untolerated taint {taint.key}"
     if not affine(shape, node):
-        return "node selector or affinity does not match"
+        return UNMATCHED
     for volume in shape.volumes:
         if volume.terms and not any(term.matches(node) for term in volume.terms):
             return f"claim {volume.claim} is not available there"

@@ -186,7 +186,7 @@ def test_every_decision_has_sentences_and_tells_whom_it_concerns() -> None:
     assert "Group a was chosen: 2 nodes for 2 pods" in " ".join(EXPLAINER.sentences(plan))
     assert EXPLAINER.facts(cluster.state, plan)[0] == asked
     assert EXPLAINER.opposite(cluster.state, plan) == [
-        "With room for 2 more pods on nodes that exist or are on their way, all would have fitted."
+        "With 2 more nodes in group a beforehand, nothing would have been ordered."
     ]
     assert not any(
         EXPLAINER.concerns(d, Reference("provisioningrequest", "ns", "other")) for d in cluster.said
@@ -196,11 +196,6 @@ def test_every_decision_has_sentences_and_tells_whom_it_concerns() -> None:
 @pytest.mark.parametrize(
     ("reason", "told"),
     [
-        (
-            because("PodsPending", pods=3, shapes=1),
-            "With room for all 3 pods on nodes that exist or are on their way, nothing would have been ordered.",
-        ),
-        (because("FitsNow", pods=2), "With room for 1 pod or fewer, not all would have fitted."),
         (because("Idle", node="n1", idle_s=640), "With a pod on node n1 in the last 600 s, or with"),
         (because("Idle", node="n1", idle_s=640), "at 641 s or more instead of 600 s, the node would have stayed."),
         (because("BelowMinimum", group="a", target=1, minimum=2), "With a minimum of 1 instead of 2, group a"),

@@ -19,7 +19,7 @@ from tidewright.cli.commands import BY_NAME as COMMANDS
 from tidewright.cli.plan.manifests import PlannedRequest, read
 from tidewright.provisioning.requests.spec import parse
 from tidewright.provisioning.state import State
-from tidewright.provisioning.tell.explaining import verdict_sentence
+from tidewright.provisioning.tell import folding
 from tidewright.provisioning.tell.what_if import NOT_OURS, Answer, preview
 
 LIVE = "live"
@@ -112,7 +112,7 @@ def as_text(request: PlannedRequest, answer: Answer) -> str:
     if answer.sentences:
         lines += ["", "Why:", *(f"  - {text}" for text in answer.sentences if not text.startswith("group "))]
     if answer.verdicts:
-        lines += ["", "Groups:", *(f"  - {verdict_sentence(verdict)}" for verdict in answer.verdicts)]
+        lines += ["", "Groups:", *(f"  - {text}" for text in folding.verdicts(answer.verdicts))]
     if answer.clouds:
         lines += ["", "Clouds:", *(f"  - {text}" for text in answer.clouds)]
     messages = [

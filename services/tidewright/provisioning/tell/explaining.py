@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tidewright.events.base import Because, Decision, Event
 from tidewright.events.decisions import DeleteObject, Effect
@@ -15,7 +15,6 @@ from tidewright.events.provisioning import (
     DeclineScaleUp,
     DeleteInstances,
     FillBuffer,
-    GroupVerdict,
     PlanScaleUp,
     ReleaseCapacity,
     RemoveNode,
@@ -34,6 +33,7 @@ from tidewright.kube.keys import (
     pod_key,
     request_key,
 )
+from tidewright.kube.predicates import UNMATCHED
 from tidewright.kube.times import readable
 from tidewright.provisioning.cluster.backoff import backed_off
 from tidewright.provisioning.cluster.groups import cannot_grow
@@ -41,15 +41,18 @@ from tidewright.provisioning.cluster.view import look
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.index.resolving import shape_of
+from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.templates import fits_reason
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.lifecycle import tried_at
 from tidewright.provisioning.requests.spec import Mode, mode_of
 from tidewright.provisioning.requests.work import parameters_in_force
 from tidewright.provisioning.scaleup.orders import GROUP_KIND
+from tidewright.provisioning.scaleup.plans import NOT_NEEDED, SUCCESSFUL
 from tidewright.provisioning.scaleup.refusals import reasons_in
 from tidewright.provisioning.state import RESERVED, Request, State
-from tidewright.provisioning.tell import buffers, clouds, leaving
+from tidewright.provisioning.tell import buffers, clouds, folding, leaving, room
+from tidewright.provisioning.tell.labels import named_label
 from tidewright.provisioning.tell.opposites import smaller_pods
 from tidewright.provisioning.tell.sentences import sentence
 
@@ -113,7 +116,7 @@ class ProvisioningExplainer:
                 | DeclineScaleUp(verdicts=verdicts)
                 | FillBuffer(verdicts=verdicts)
             ):
-                lines += [verdict_sentence(verdict) for verdict in verdicts]
+                lines += folding.verdicts(verdicts)
             case AcceptRequest():
                 pods = sum(count for _, count in event.sets)
                 lines.append(f"The request for {pods} pods is accepted as its templates are now.")
@@ -130,7 +133,7 @@ class ProvisioningExplainer:
             case CloseScaleUp(result=result, boot_s=boot_s):
                 took = f" after {boot_s:.0f} s" if boot_s else ""
                 lines.append(f"The increase of group {event.group} is over: {result}{took}.")
-        return lines
+        return folding.once(lines)
 
     def facts(self, state: State, event: Event) -> Sequence[Reference]:
         """The request with its groups, or the pods and groups of a plan."""
@@ -156,9 +159,13 @@ class ProvisioningExplainer:
         if not isinstance(event, Decision):
             return ()
         turned = [text for reason in event.because if (text := _turned(reason, state))]
+        if isinstance(event, PlanScaleUp):
+            return [*turned, *_beforehand((i.group, i.size - i.from_size) for i in event.increases)]
         if not isinstance(event, AttemptRequest | DeclineScaleUp):
             return turned
         turned += smaller_pods(state, _shapes(state, event)) if event.verdicts else []
+        if isinstance(event, AttemptRequest):
+            turned += _attempted(state, event)
         return turned + [
             f"It would have been ordered if group {v.group} could grow: {v.nodes} nodes of it hold all {v.pods} pods."
             for v in event.verdicts
@@ -209,21 +216,41 @@ class ProvisioningExplainer:
 EXPLAINER: Explainer[State] = ProvisioningExplainer()
 
 
-def verdict_sentence(verdict: GroupVerdict) -> str:
-    """What became of one group, with its numbers."""
-    size = f"{verdict.nodes} nodes for {verdict.pods} pods, {verdict.waste_permille / 20:.1f} % of their cpu and memory unused"
-    if verdict.chosen:
-        return f"Group {verdict.group} was chosen: {size}."
-    if verdict.nodes:
-        return f"Group {verdict.group} was not chosen ({verdict.reason}): {size}."
-    return f"Group {verdict.group} is out: {verdict.reason}."
-
-
 def _group_of(event: Decision) -> str:
     """The node group that a decision is about; empty for none, and for plans, which have several."""
     if isinstance(event, Effect):
         return event.target.name if event.target.kind == GROUP_KIND else ""
     return str(getattr(event, "group", ""))
+
+
+def _beforehand(added: Iterable[tuple[str, int]]) -> list[str]:
+    """What would have made an order needless."""
+    parts = [f"{_more(nodes)} in group {group}" for group, nodes in added]
+    if not parts:
+        return []
+    rest = f" and {len(parts) - folding.NAMED} groups more" if len(parts) > folding.NAMED else ""
+    return [f"With {', '.join(parts[: folding.NAMED])}{rest} beforehand, nothing would have been ordered."]
+
+
+def _more(nodes: int) -> str:
+    return f"{nodes} more node{'s' * (nodes != 1)}"
+
+
+def _attempted(state: State, event: AttemptRequest) -> list[str]:
+    """Of an attempt: what stood in its way, or what it left."""
+    key = request_key(event.namespace, event.name)
+    request = state.requests.get(key)
+    sets = room.sets_of(state, key) if request is not None else ()
+    if not sets:
+        return []
+    chosen = [(v.group, v.nodes) for v in event.verdicts if v.chosen]
+    if chosen:
+        return _beforehand(chosen)
+    if event.result in (SUCCESSFUL, NOT_NEEDED):
+        most = room.still_fits(state, sets[0], key) if len(sets) == 1 else None
+        return [] if most is None else [f"Of {most} pods like these all would have fitted, of more not."]
+    lacking = room.lack(state, sets, key)
+    return [*lacking.sentences, *room.more_nodes(state, lacking)]
 
 
 def _shapes(state: State, event: AttemptRequest | DeclineScaleUp) -> list[str]:
@@ -238,12 +265,6 @@ def _turned(reason: Because, state: State) -> str:
     """Which input would have had to be what for a rule to say the opposite; empty where no threshold decided."""
     try:
         match reason.rule, reason.values:
-            case "RoomShort", {"pods": int(pods), "placed": int(placed)}:
-                return f"With room for {_pods(pods - placed, 'more ')} on nodes that exist or are on their way, all would have fitted."
-            case "PodsPending", {"pods": int(pods)}:
-                return f"With room for {'the pod' if pods == 1 else f'all {pods} pods'} on nodes that exist or are on their way, nothing would have been ordered."
-            case "FitsNow", {"pods": int(pods)}:
-                return f"With room for {_pods(pods - 1)} or fewer, not all would have fitted."
             case "Idle", {"node": str(node), "idle_s": int(idle_s)}:
                 limit_s = index_of(state).settings.unneeded_s
                 return (
@@ -263,12 +284,12 @@ def _turned(reason: Because, state: State) -> str:
     return ""
 
 
-def _pods(count: int, more: str = "") -> str:
-    return f"{count} {more}pod{'s' * (count != 1)}"
-
-
 def _full(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
+    return f"{_capital(text)}."
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _request(state: State, key: RequestKey, request: Request) -> list[str]:
@@ -312,12 +333,14 @@ def _request(state: State, key: RequestKey, request: Request) -> list[str]:
         )
     if request.told:
         sentences.append(_full(request.told))
+    lacking = room.lack(state, room.sets_of(state, key), key)
+    sentences += [*lacking.sentences, *room.more_nodes(state, lacking, would="all would fit")]
     if (
         mode_of(request.class_name, request.parameters, index_of(state).settings.processor_instance)
         is Mode.CHECK
     ):
         return [*sentences, *_lacking(state, request), "Its class only checks: no nodes are ordered for it."]
-    return sentences + (_lacking(state, request) or _groups(state))
+    return sentences + (_lacking(state, request) or _groups(state, _of_use(state, key)))
 
 
 def _step(
@@ -347,12 +370,27 @@ def _awaited(state: State, group: NodeGroupId) -> str:
     return f"{text}, expected at {readable(opened.requested_at + known.boot_s)} UTC."
 
 
-def _groups(state: State) -> list[str]:
-    """Each group that cannot grow, and why."""
+def _of_use(state: State, key: RequestKey) -> list[NodeGroupId]:
+    """Groups whose nodes hold a pod of some pod set; all where none is known to."""
+    view = look(state, index_of(state), state.now)
+    shapes = [item.shape for item in room.sets_of(state, key)]
+    able = [
+        name
+        for name, group in sorted(view.groups.items())
+        if group.group.template is not None
+        and not all(fits_reason(shape, group.group.template) for shape in shapes)
+    ]
+    return able or sorted(view.groups)
+
+
+def _groups(state: State, names: Sequence[NodeGroupId]) -> list[str]:
+    """Of these groups which can grow, and why the others cannot."""
     view = look(state, index_of(state), state.now)
     total = index_of(state).settings.max_nodes_total
     sentences = [clouds.NO_CLOUD] if clouds.none_configured(state) else []
-    for name, group in sorted(view.groups.items()):
+    stuck: dict[str, str] = {}
+    for name in names:
+        group = view.groups[name]
         reason = cannot_grow(group.group, view.limits, view.current_nodes, total)
         if not reason:
             sentences.append(f"Group {name} can grow from {group.group.target} to {group.group.max} nodes.")
@@ -363,8 +401,10 @@ def _groups(state: State) -> list[str]:
             if entry is not None and backed_off(entry, state.now)
             else ""
         )
-        sentences.append(f"Group {name} cannot grow: {reason}{until}.")
-    return sentences
+        stuck[name] = f"{reason}{until}"
+    return sentences + [
+        f"{_capital(folding.named(each))} cannot grow: {reason}." for each, reason in folding.by_reason(stuck)
+    ]
 
 
 def _lacking(state: State, request: Request) -> list[str]:
@@ -374,15 +414,15 @@ def _lacking(state: State, request: Request) -> list[str]:
     sentences: list[str] = []
     for number, (digest, _) in enumerate(request.sets):
         shape = shape_of(state, index, digest)
-        reasons = {
-            name: fits_reason(shape, group.group.template)
+        reasons: dict[str, str] = {
+            name: named_label(fits_reason(shape, template), shape, template.view)
             for name, group in sorted(view.groups.items())
-            if group.group.template is not None
+            if (template := group.group.template) is not None
         }
         if reasons and all(reasons.values()):
             sentences += [
-                f"No node of group {name} holds a pod of pod set {number}: {reason}."
-                for name, reason in reasons.items()
+                f"No node of {folding.named(names)} holds a pod of pod set {number}: {reason}."
+                for names, reason in folding.by_reason(reasons)
             ]
     return sentences
 
@@ -419,11 +459,34 @@ def _pod(state: State, key: PodKey) -> list[str]:
             else "Nothing is ordered for it: no node group is known.",
             *(text for text in clouds.all_clouds(state) if text != clouds.NO_CLOUD),
         ]
-    reasons = reasons_in(state.declined.get(pod.shape, ""))
+    return _declined(state, pod.shape)
+
+
+def _declined(state: State, digest: str) -> list[str]:
+    """Why nothing is ordered for pods of a shape, and what would help them."""
+    told = reasons_in(state.declined.get(digest, ""))
+    if not told:
+        return ["It waits for the next evaluation."]
+    index = index_of(state)
+    view, shape = look(state, index, state.now), shape_of(state, index, digest)
+    reasons: dict[str, str] = {}
+    for name, reason in told:
+        known = view.groups.get(NodeGroupId(name))
+        template = known.group.template if known is not None else None
+        if reason and template is not None:
+            own = fits_reason(shape, template)
+            both = f"{reason}; {own}" if own == UNMATCHED != reason else reason
+            reasons[name] = both.replace(UNMATCHED, named_label(UNMATCHED, shape, template.view))
+        elif reason:
+            reasons[name] = reason
+    waiting = sum(state.pods[key].shape == digest for key in index.waiting)
+    lacking = room.lack(state, (Item(shape, waiting),)) if waiting else None
     return [
-        "Nothing is ordered for it." if reasons else "It waits for the next evaluation.",
-        *(f"Group {group}: {reason}." for group, reason in reasons if reason),
-        *(smaller_pods(state, [pod.shape]) if reasons else ()),
+        "Nothing is ordered for it.",
+        *(f"{_capital(folding.named(names))}: {reason}." for names, reason in folding.by_reason(reasons)),
+        *(lacking.sentences if lacking is not None else ()),
+        *smaller_pods(state, [digest]),
+        *(room.more_nodes(state, lacking, would="all pods like it would fit") if lacking is not None else ()),
     ]
 
 
@@ -486,4 +549,4 @@ def _group(state: State, name: NodeGroupId) -> list[str]:
         )
         if group.boot_s:
             sentences.append(f"They are expected at {readable(opened.requested_at + group.boot_s)} UTC.")
-    return sentences + [text for text in _groups(state) if text.startswith(f"Group {name} ")]
+    return sentences + [text for text in _groups(state, [name]) if text != clouds.NO_CLOUD]
