@@ -103,7 +103,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "plan", "tidewright.cli.plan.command:app", ASKING, "What would be decided, and why, without deciding it.",
         (
-            ("tidewright plan provisioning -f request.yaml", "a ProvisioningRequest on the running log's state"),
+            ("tidewright plan provisioning -f request.yaml", "a ProvisioningRequest or CapacityBuffer on the running log's state"),
             ("tidewright plan provisioning -f request.yaml --state march.twlog -o json", "on an exported log's"),
             ("tidewright plan ws -f ws.yaml --replicas 30", "where thirty pods of a WorkloadSpread would land"),
             ("tidewright plan ws -f ws.yaml --replicas 30 --now", "what a change of it does to the pods that are there"),

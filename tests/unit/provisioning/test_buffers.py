@@ -5,21 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
-from tests.vectors.capacity_buffers import Buffers, pod_spec, priority_class
+from tests.vectors.capacity_buffers import Buffers, lines, pod_spec, priority_class
 from tidewright.events import facts as f
 from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
 from tidewright.events.base import Decision, JsonObject
-from tidewright.events.config import ConfigSet
+from tidewright.events.config import ConfigSet, ModesSet
 from tidewright.events.decisions import CreateObject, DeleteObject, PatchObject, SetStatus
+from tidewright.host.fold.explainer import Reference
 from tidewright.kube.conditions import Condition, find, parse
 from tidewright.kube.keys import buffer_key
 from tidewright.provisioning.buffers import conditions as cond
 from tidewright.provisioning.buffers.kept import Buffer
 from tidewright.provisioning.buffers.room import held
 from tidewright.provisioning.requests.spec import CONSUME
+from tidewright.provisioning.state import State
+from tidewright.provisioning.tell import exposition
+from tidewright.provisioning.tell.explaining import EXPLAINER
+from tidewright.provisioning.tell.what_if_buffers import preview
+from tidewright.provisioning.unanswered import BufferStatusOrder
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"
 CHUNKS: JsonObject = {"podTemplateRef": {"name": "t"}, "replicas": 4}
@@ -340,15 +347,11 @@ def test_a_status_that_did_not_arrive_is_written_again() -> None:
 
 
 def _order() -> Any:
-    from tidewright.provisioning.unanswered import BufferStatusOrder
-
     return BufferStatusOrder(buffer_key("ns", "b"))
 
 
 def test_in_shadow_nothing_is_asked_or_written_and_what_would_be_is_recorded() -> None:
     cluster = Buffers({}, room=0)
-    from tidewright.events.config import ModesSet
-
     cluster.tell(ModesSet(at=cluster.now, mode="shadow"))
     cluster.add_group("g", cpu=2000)
     cluster.pod_template("t", pod_spec({"cpu": "1"}))
@@ -449,6 +452,82 @@ def test_a_buffer_that_goes_takes_its_placeholders_with_it_and_nothing_else() ->
     deleted = {f"{d.target.namespace}/{d.target.name}" for d in cluster.of(DeleteObject)}
     assert deleted == names
     assert cluster.state.held_chunks == {}
+
+
+def explained(cluster: Buffers, name: str = "b") -> str:
+    asked = Reference("capacitybuffer", "ns", name)
+    return " ".join(EXPLAINER.standing(copied(cluster), asked, cluster.now))
+
+
+def copied(cluster: Buffers) -> State:
+    return msgspec.json.decode(msgspec.json.encode(cluster.state), type=State)
+
+
+def test_explain_says_where_the_chunks_are_and_what_keeps_others_from_a_place() -> None:
+    cluster = buffered(3)
+    assert "3 of 4 chunks have room on ready nodes: room (3)." in explained(cluster)
+    assert "1 have no room: no group can take them." in explained(cluster)
+    cluster.add_group("g", cpu=500)
+    cluster.advance(30)
+    assert "1 have no room: g: Insufficient cpu" in explained(cluster)
+    cluster.buffer("wrong", {"replicas": 1})
+    cluster.buffer("other", {**CHUNKS, "provisioningStrategy": "example.com/warm"})
+    cluster.settle()
+    assert "neither spec.podTemplateRef nor spec.scalableRef is set" in explained(cluster, "wrong")
+    assert "Its strategy example.com/warm is another controller's" in explained(cluster, "other")
+    assert EXPLAINER.aggregate(copied(cluster), Reference("capacitybuffer", "ns", "none")) is None
+    asked = Reference("capacitybuffer", "ns", "b")
+    told = [
+        text
+        for d in cluster.of(p.FillBuffer)
+        if EXPLAINER.concerns(d, asked)
+        for text in EXPLAINER.sentences(d)
+    ]
+    assert "3 of 4 chunks have room on ready nodes, 0 on nodes that are on their way, 1 have none." in told
+
+
+def test_chunks_are_counted_in_series() -> None:
+    cluster = buffered(3)
+    found = {
+        (s.name, s.labels.get("state", s.labels.get("new_buffer"))): s.value
+        for s in exposition.series(cluster.state)
+    }
+    chunks = {
+        state: found["tidewright_provisioning_buffer_chunks", state]
+        for state in ("wanted", "ready", "missing")
+    }
+    assert chunks == {"wanted": 4, "ready": 3, "missing": 1}
+    looked = found["cluster_autoscaler_capacity_buffer_oldest_reconciliation_timestamp_seconds", "false"]
+    assert looked == cluster.state.buffers_looked_at > 0
+
+
+@pytest.mark.parametrize(
+    ("spec", "result", "nodes"),
+    [(CHUNKS, "Successful", 2), ({**CHUNKS, "limits": {"cpu": "1"}}, "Successful", 1), ({"replicas": 1}, "NotReady", 0)],
+)  # fmt: skip
+def test_plan_says_what_a_buffer_would_order(spec: JsonObject, result: str, nodes: int) -> None:
+    cluster = Buffers({})
+    cluster.add_group("g", cpu=2000)
+    template = {"t": {"spec": pod_spec({"cpu": "1"})}}
+    answer = preview(copied(cluster), "ns", "b", spec, templates=template, now=cluster.now)
+    assert answer.result == result
+    assert sum(i.size - i.from_size for i in answer.increases) == nodes
+    assert cluster.of(p.PlanScaleUp) == []
+
+
+def test_plan_of_a_buffer_that_is_there_says_what_another_spec_would_change() -> None:
+    cluster = buffered()
+    spec = {**CHUNKS, "replicas": 9}
+    answer = preview(copied(cluster), "ns", "b", spec, templates={}, now=cluster.now)
+    assert answer.chunks == {"wanted": 9, "ready": 8, "upcoming": 0, "missing": 1}
+
+
+def test_in_our_way_one_case_of_the_vectors_comes_out_otherwise() -> None:
+    neither: JsonObject = {
+        "name": "neither", "kind": "buffer-translate", "expected": {"status": None, "requeue": False},
+        "buffer": {"name": "web", "strategy": "buffer.x-k8s.io/active-capacity", "replicas": 2},
+    }  # fmt: skip
+    assert lines([neither]) == ["without as-reference: 1 come out otherwise", "  [CB1] neither"]
 
 
 def test_consumers_and_daemon_pods_are_none_of_a_buffers_business() -> None:

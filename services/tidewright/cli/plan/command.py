@@ -1,4 +1,4 @@
-"""`tidewright plan provisioning`: what would be done about a request, and why, per group."""
+"""`tidewright plan provisioning`: what would be done about a request or buffer, and why, per group."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from tidewright.asking.service_state import Asked, restored
 from tidewright.asking.services import BY_NAME
 from tidewright.asking.source import opened
 from tidewright.cli.commands import BY_NAME as COMMANDS
-from tidewright.cli.plan.manifests import PlannedRequest, read
+from tidewright.cli.plan.manifests import BUFFER, PlannedRequest, read
+from tidewright.provisioning.buffers import spec as buffers
 from tidewright.provisioning.requests.spec import parse
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell import folding
 from tidewright.provisioning.tell.what_if import NOT_OURS, Answer, preview
+from tidewright.provisioning.tell.what_if_buffers import preview as preview_of_buffer
 
 LIVE = "live"
 STATE = Group("State", sort_key=0)
@@ -37,7 +39,7 @@ def provisioning(
         Parameter(
             name=["--filename", "-f"],
             allow_leading_hyphen=True,
-            help="Manifests: the request, and its templates if they are new; - for standard input.",
+            help="Manifests: the request or buffer, and its templates if they are new; - for standard input.",
         ),
     ],
     namespace: Annotated[
@@ -52,13 +54,13 @@ def provisioning(
     log: AskedLogOptions | None = None,
     output: Output = "table",
 ) -> int:
-    """What would be done about a ProvisioningRequest, without doing it."""
+    """What would be done about a ProvisioningRequest or CapacityBuffer, without doing it."""
     requests = read(file, namespace)
     for request in requests:
         try:
-            parse(request.spec)
+            (buffers.parse if request.kind == BUFFER else parse)(request.spec)
         except ValueError as error:
-            raise BadInput(f"ProvisioningRequest {request.namespace}/{request.name}: {error}") from error
+            raise BadInput(f"{request.kind} {request.namespace}/{request.name}: {error}") from error
     answers = asyncio.run(_answers(requests, state, at, log))
     emit(
         [as_json(request, answer) for request, answer in zip(requests, answers, strict=True)],
@@ -79,7 +81,7 @@ async def _answers(
         fold = await restored(source, Asked.about(source, BY_NAME["provisioning"], ""), moment.seq)
     body = msgspec.json.encode(fold.state)
     return [
-        preview(
+        (preview_of_buffer if request.kind == BUFFER else preview)(
             msgspec.json.decode(body, type=State),
             request.namespace,
             request.name,
@@ -98,7 +100,7 @@ def as_json(request: PlannedRequest, answer: Answer) -> dict[str, Any]:
 
 def as_text(request: PlannedRequest, answer: Answer) -> str:
     """For people."""
-    lines = [f"ProvisioningRequest {request.namespace}/{request.name}: {_headline(request, answer)}"]
+    lines = [f"{request.kind} {request.namespace}/{request.name}: {_headline(request, answer)}"]
     for increase in answer.increases:
         added = increase.size - increase.from_size
         lines.append(
@@ -125,7 +127,28 @@ def as_text(request: PlannedRequest, answer: Answer) -> str:
     return "\n".join(lines)
 
 
+def _of_buffer(answer: Answer) -> str:
+    if answer.result == NOT_OURS:
+        return "its strategy is not served here, or no buffers are."
+    if not answer.chunks:
+        said = next(
+            (c.message for c in answer.conditions if c.status == "False"),
+            "it is not known what a chunk is like",
+        )
+        return f"no room would be kept: {said}."
+    wanted, ready = answer.chunks["wanted"], answer.chunks["ready"]
+    text = (
+        f"{ready} of {wanted} chunks have room on ready nodes, {answer.chunks['upcoming']} on nodes that come"
+    )
+    nodes = sum(i.size - i.from_size for i in answer.increases)
+    ordered = f"; {nodes} nodes would be ordered" if nodes else "; nothing would be ordered"
+    missing = answer.chunks["missing"]
+    return f"{text}{ordered}{f', and {missing} chunks have no room' if missing else ''}."
+
+
 def _headline(request: PlannedRequest, answer: Answer) -> str:
+    if request.kind == BUFFER:
+        return _of_buffer(answer)
     pods = sum(int(s.get("count", 0)) for s in request.spec.get("podSets", ()))
     if answer.increases:
         nodes = sum(i.size - i.from_size for i in answer.increases)

@@ -10,26 +10,30 @@ from tidewright.asking.errors import BadInput
 from tidewright.asking.manifests import all_documents
 
 GROUP = "autoscaling.x-k8s.io"
+REQUEST, BUFFER = "ProvisioningRequest", "CapacityBuffer"
 
 
 @dataclass
 class PlannedRequest:
-    """A request, and the pod templates that the file brings along, by name."""
+    """A request or buffer, and the pod templates that the file brings along, by name."""
 
     namespace: str
     name: str
     spec: dict[str, Any]
+    kind: str = REQUEST
     templates: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def read(path: Path, namespace: str) -> list[PlannedRequest]:
-    """The requests of a file (`-` for standard input), in its order.
+    """The requests and buffers of a file (`-` for standard input), in its order.
 
     Raises:
-        BadInput: it cannot be read, or holds no ProvisioningRequest.
+        BadInput: it cannot be read, or holds neither.
     """
     name = "standard input" if str(path) == "-" else str(path)
-    documents = all_documents(path, name, f"manifests, among them a ProvisioningRequest of {GROUP}")
+    documents = all_documents(
+        path, name, f"manifests, among them a ProvisioningRequest or CapacityBuffer of {GROUP}"
+    )
     flat: list[Any] = []
     for document in documents:
         listed = isinstance(document, dict) and str(document.get("kind", "")).endswith("List")
@@ -44,14 +48,14 @@ def read(path: Path, namespace: str) -> list[PlannedRequest]:
         kind, group = manifest.get("kind"), str(manifest.get("apiVersion", "")).partition("/")[0]
         if kind == "PodTemplate":
             templates.setdefault(space, {})[own] = manifest.get("template") or {}
-        elif kind == "ProvisioningRequest" and group == GROUP:
+        elif kind in (REQUEST, BUFFER) and group == GROUP:
             spec = manifest.get("spec")
             if not isinstance(spec, dict):
-                raise BadInput(f"{name}: ProvisioningRequest {own!r}: spec is missing")
-            requests.append(PlannedRequest(space, own or f"unnamed-{number}", spec))
+                raise BadInput(f"{name}: {kind} {own!r}: spec is missing")
+            requests.append(PlannedRequest(space, own or f"unnamed-{number}", spec, kind=str(kind)))
     if not requests:
         kinds = ", ".join(sorted({str(m.get("kind")) for m in flat})) or "nothing"
-        raise BadInput(f"{name}: no ProvisioningRequest of {GROUP} in it, but {kinds}")
+        raise BadInput(f"{name}: no ProvisioningRequest or CapacityBuffer of {GROUP} in it, but {kinds}")
     for request in requests:
         request.templates = templates.get(request.namespace, {})
     return requests

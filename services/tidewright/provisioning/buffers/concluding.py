@@ -77,7 +77,7 @@ def _concluded(work: BufferWork, key: BufferKey) -> tuple[Ready | None, list[Dec
         _fail(work, key, status, f"failed to create fake pod: {shape.error}")
         return None, decisions
     template, changes = managed(work, key, chunk.template)
-    if work.acts(key):
+    if work.acts(key) or not work.binding:
         decisions += changes
     if template.error:
         _fail(work, key, status, template.error)

@@ -48,6 +48,7 @@ class Answer(msgspec.Struct, kw_only=True):
         cost_micro: price of the ordered nodes for one hour; None when a price is not known.
         ready_in_s: when nodes of these groups were there last time; None when that is not known.
         clouds: what each cloud last said, in words.
+        chunks: of a buffer, how many are wanted, ready, upcoming and missing.
     """
 
     result: str
@@ -59,6 +60,7 @@ class Answer(msgspec.Struct, kw_only=True):
     cost_micro: int | None = None
     ready_in_s: float | None = None
     clouds: tuple[str, ...] = ()
+    chunks: dict[str, int] = {}
 
 
 def preview(
@@ -124,13 +126,14 @@ def preview(
         sentences=tuple(sentence(b) for b in why_all),
         conditions=conditions,
         messages=messages,
-        cost_micro=_cost(state, increases),
+        cost_micro=cost_of(state, increases),
         ready_in_s=ready_in_s(state, [NodeGroupId(i.group) for i in increases]),
         clouds=all_clouds(state),
     )
 
 
-def _cost(state: State, increases: tuple[Increase, ...]) -> int | None:
+def cost_of(state: State, increases: tuple[Increase, ...]) -> int | None:
+    """The price of these nodes for one hour; None when one is not known."""
     total = 0
     for increase in increases:
         group = state.groups.get(NodeGroupId(increase.group))
