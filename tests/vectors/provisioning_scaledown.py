@@ -332,7 +332,8 @@ def simulation(case: Case, ways: Ways) -> dict[str, Any]:
     settings = settings_of(case, ways)
     allowance = Allowance(budgets_of(case.get("pdbs", ())), once="B16" not in ways)
     gone = [rank[entry["name"]] for entry in case["nodes"] if entry.get("being_deleted")]
-    world = Simulation(_FirstFit(grid, gone), pods, Owners(None), allowance, settings, now=NOW)
+    scene = passes.Scene(nodes=(), residents=pods, groups={}, grid=grid)
+    world = Simulation(_FirstFit(grid, gone), scene, allowance, settings, now=NOW)
     removable: list[str] = []
     risky: list[str] = []
     unremovable: dict[str, dict[str, str]] = {}

@@ -200,9 +200,10 @@ def found_in(case: Case, ways: Ways) -> dict[str, Any]:
     scene, memory = scene_of(case, settings), memory_of(case)
     found = []
     for at in case["passes"]:
+        candidates = passes.candidates_of(scene, memory, settings, NOW + at)
         plan = passes.evaluate(scene, memory, settings, NOW + at)
         memory = plan.memory
-        found.append(_pass(plan, at))
+        found.append({**_pass(plan, at), "candidates": [node.name for node in candidates]})
     return {"drainability": _drainability(case, scene, settings), "passes": found}
 
 
@@ -210,7 +211,7 @@ def _drainability(case: Case, scene: passes.Scene, settings: Settings) -> dict[s
     now = NOW + case["passes"][0]
     allowance = Allowance(scene.budgets)
     found: dict[str, Any] = {}
-    for name, pods in scene.residents.items():
+    for name, pods in ((node.name, scene.pods(node.name)) for node in scene.nodes if scene.pods(node.name)):
         ordered = sort_pods(pods, settings, scene.owners, allowance, now)
         if ordered.blocked is not None:
             pod, reason = ordered.blocked.pod, ordered.blocked.pod_reason
@@ -232,7 +233,6 @@ def _pass(plan: passes.Plan, at: float) -> dict[str, Any]:
     }
     found: dict[str, Any] = {
         "at": at,
-        "candidates": plan.candidates,
         "utilization": {name: {"resource": u.resource, "ratio": u.ratio} for name, u in plan.uses.items()},
         "unneeded": sorted(plan.unneeded),
         "unneeded_since": {name: since - NOW for name, since in plan.memory.unneeded.items()},

@@ -551,6 +551,56 @@ class TrackIdleNodes(Decision, frozen=True, kw_only=True, tag="decision.track-id
     busy: tuple[str, ...] = ()
 
 
+class UnneededNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A node that nobody needs.
+
+    Attributes:
+        since: log time since when that is so.
+        moves: pod (`namespace/name`) to the node where it would go.
+        waits: a pod has to complete on it first.
+        risky: its pods exceed what disruption budgets allow at a time.
+    """
+
+    node: str
+    since: float
+    moves: dict[str, str] = {}
+    waits: bool = False
+    risky: bool = False
+
+
+class PausedNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A node that is not looked at for a while, since it cannot go.
+
+    Attributes:
+        until: log time.
+        reason: `NoPlaceToMovePods`, or `BlockedByPod` by `pod` (`namespace/name`) for `pod_reason`.
+    """
+
+    node: str
+    until: float
+    reason: str
+    pod: str = ""
+    pod_reason: str = ""
+
+
+class TrackUnneededNodes(Decision, frozen=True, kw_only=True, tag="decision.track-unneeded-nodes.v1"):
+    """What a pass of scale-down, or a part of one, found otherwise than was known.
+
+    Attributes:
+        unneeded: nodes that nobody needs from now on, or whose pods would go elsewhere than was thought.
+        needed: nodes of which that is no longer so.
+        paused: nodes that were looked at and cannot go.
+        before: nodes that were unneeded when the pass began.
+        more: the pass goes on.
+    """
+
+    unneeded: tuple[UnneededNode, ...] = ()
+    needed: tuple[str, ...] = ()
+    paused: tuple[PausedNode, ...] = ()
+    before: int = 0
+    more: bool = False
+
+
 class PodToEvict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A pod that is to leave a node.
 

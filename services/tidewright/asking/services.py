@@ -84,7 +84,8 @@ SERVICES: tuple[Service, ...] = (
             "accept-request attempt-request book-capacity release-capacity plan-scale-up decline-scale-up close-scale-up "
             "increase-node-group decrease-node-group create-node-group delete-node-group delete-instances back-off-group "
             "resolve-pod fill-buffer "
-            "track-idle-nodes undo-removal mark-node evict-pod report-cluster-status create-object delete-object patch-object set-status "
+            "track-idle-nodes track-unneeded-nodes remove-node undo-removal mark-node evict-pod report-cluster-status "
+            "create-object delete-object patch-object set-status "
             "record-object-event set-timer cancel-timer"
         ),
         explainer="tidewright.provisioning.tell.explaining:EXPLAINER",

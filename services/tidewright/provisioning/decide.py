@@ -15,11 +15,23 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from tidewright.events.acting import INCUMBENT
-from tidewright.events.base import Decision, Event
+from tidewright.events.base import Decision, Event, Fact
+from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import RecordObjectEvent, SetTimer
+from tidewright.events.facts import (
+    NodeGone,
+    NodeObserved,
+    PodGone,
+    PodObserved,
+    WorkloadGone,
+    WorkloadObserved,
+)
 from tidewright.events.outcomes import Applied, Failed, Rejected, Superseded
 from tidewright.events.provisioning import (
     NodeGroupGone,
+    NodeGroupObserved,
+    PodDisruptionBudgetGone,
+    PodDisruptionBudgetObserved,
     ProvisioningRequestGone,
     ProvisioningRequestObserved,
     RemoveNode,
@@ -33,8 +45,8 @@ from tidewright.log.input_set import InputSet
 from tidewright.provisioning import holding
 from tidewright.provisioning.cluster import status_map
 from tidewright.provisioning.cluster.follow_up import answered, cancelled, not_taken_back, respecified
-from tidewright.provisioning.evaluate import Evaluation
-from tidewright.provisioning.fold.common import EVALUATE
+from tidewright.provisioning.evaluate import Evaluation, room_of
+from tidewright.provisioning.fold.common import EVALUATE, SCAN
 from tidewright.provisioning.fold.evolve import evolve
 from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.index.indexing import index_of
@@ -42,6 +54,14 @@ from tidewright.provisioning.pending.burst import goes_on_until
 from tidewright.provisioning.scaledown.removal import words
 from tidewright.provisioning.scaledown.removal.saga import REMOVALS
 from tidewright.provisioning.scaledown.removal.steps import Steps
+from tidewright.provisioning.scaledown.scanning import (
+    SOON_S,
+    cards_of,
+    forgotten,
+    healthy,
+    may_come,
+    part_of_a_pass,
+)
 from tidewright.provisioning.scaleup.orders import STATUS_MAP
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell import exposition, parts
@@ -97,6 +117,22 @@ BEFORE_TAINT_RULES = InputSet(
 """What was read before DeviceTaintRules were; written out, since it stays what it was."""
 BEFORE_REMOVALS = InputSet(tuple(sorted((*BEFORE_TAINT_RULES.kinds, TAINT_RULE))))
 """What was read before nodes with pods were removed, and before there were several clouds, or buffers."""
+STIRRING = (
+    PodObserved,
+    PodGone,
+    NodeObserved,
+    NodeGone,
+    NodeGroupObserved,
+    NodeGroupGone,
+    PodDisruptionBudgetObserved,
+    PodDisruptionBudgetGone,
+    WorkloadObserved,
+    WorkloadGone,
+    ConfigSet,
+    Rejected,
+    Failed,
+)
+"""After these a pass of scale-down may find something else than the last one."""
 PARTS = Parts(
     durations="cluster_autoscaler_function_duration_seconds",
     activity="cluster_autoscaler_last_activity",
@@ -118,6 +154,8 @@ def _decided(state: State, event: Event, touched: Touched) -> Sequence[Decision]
         return _evaluated(state, event)
     if isinstance(event, TimerFired) and event.key == REMOVALS:
         return holding.recorded(state, _addressed(state, _looked_at(state, [*state.removals, *state.left])))
+    if isinstance(event, TimerFired) and event.key == SCAN:
+        return _scanned(state, event)
     index = index_of(state)
     decisions: list[Decision] = []
     match event:
@@ -137,6 +175,39 @@ def _decided(state: State, event: Event, touched: Touched) -> Sequence[Decision]
         due = state.now + index.settings.quiet_s
         if state.due is None or state.due > due:
             decisions.append(SetTimer(at=event.at, key=EVALUATE, due=due))
+    if isinstance(event, STIRRING) and not (isinstance(event, Fact) and event.refresh):
+        decisions += _look_soon(state, event.at)
+    return holding.recorded(state, _addressed(state, decisions)) if decisions else decisions
+
+
+def _look_soon(state: State, now: float) -> Sequence[Decision]:
+    """Something has changed that a pass of scale-down looks at: it comes as soon as the last one is long enough ago."""
+    settings, last = index_of(state).settings, state.scan.at
+    due = now + settings.scan_interval_s
+    if last is not None:
+        due = max(now + settings.quiet_s, last + settings.scan_interval_s)
+    if (state.scan.due is not None and state.scan.due <= due) or not may_come(state, settings):
+        return []
+    return [SetTimer(at=now, key=SCAN, due=due)]
+
+
+def _scanned(state: State, event: TimerFired) -> Sequence[Decision]:
+    """A part of a pass of scale-down; after the evaluation that is due, where one is."""
+    now = event.at
+    if state.due is not None and state.due <= now:
+        return [SetTimer(at=now, key=SCAN, due=state.due + SOON_S)]
+    index = index_of(state)
+    if not may_come(state, index.settings):
+        return []
+    with PARTS.measure(parts.FIND_UNNEEDED):
+        room = room_of(state, f"{now:.6f}")
+        if not index.settings.scale_down or not healthy(cards_of(state, index, now), index.settings):
+            found = forgotten(state, now)
+        else:
+            found = part_of_a_pass(state, index, room, now)
+    decisions = found.decisions
+    if found.due is not None:
+        decisions.append(SetTimer(at=now, key=SCAN, due=found.due))
     return holding.recorded(state, _addressed(state, decisions)) if decisions else decisions
 
 

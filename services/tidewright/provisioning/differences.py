@@ -12,6 +12,7 @@ DIFFERENCES: dict[str, str] = {
     "B19": "in an evaluation that orders nodes none goes, whatever the delays are",
     "B20": "minimum sizes and limits are used up by nodes that go, not by those that a later step keeps",
     "B21": "pods are not thought to move onto nodes that are not ready",
+    "B22": "what one pass has found stays found as long as its pods still fit where they were thought to go",
 }
 """Number to what ours does."""
 OF_BUFFERS: dict[str, str] = {

@@ -20,7 +20,7 @@ from tidewright.kube.keys import PodKey
 from tidewright.provisioning.buffers import concluding, room
 from tidewright.provisioning.buffers.work import BufferWork
 from tidewright.provisioning.cluster import status_map
-from tidewright.provisioning.cluster.upkeep import idle_decisions, upkeep
+from tidewright.provisioning.cluster.upkeep import idle_decisions, promised, upkeep
 from tidewright.provisioning.cluster.view import View, look
 from tidewright.provisioning.fold.common import CONFIGURATION_IGNORED, EVALUATE
 from tidewright.provisioning.group_ids import NodeGroupId
@@ -36,6 +36,7 @@ from tidewright.provisioning.requests import booking, expiry, growth, placeholde
 from tidewright.provisioning.requests.intake import prepare
 from tidewright.provisioning.requests.work import STALENESS_S, RequestWork
 from tidewright.provisioning.scaledown.removal.needed import given_back
+from tidewright.provisioning.scaledown.scanning import Room
 from tidewright.provisioning.scaleup.coming import upcoming
 from tidewright.provisioning.scaleup.orders import (
     MAX_MESSAGE,
@@ -136,6 +137,18 @@ class Evaluation:
         lacking = any(filling.missing for filling in fillings.values())
         self._next(lacking or any(demand.count for demand in pool.values()))
         return self.decisions
+
+    def room(self) -> Room:
+        """Where what is not there yet finds room; decides nothing. For scale-down, which leaves that alone."""
+        state, index = self.state, self.index
+        waiting = pending(state, index, self.now)
+        work = RequestWork(state, index, self.now, index.settings, binding=False)
+        world = self._world()
+        self._fill(work, world.grid, waiting.pods)
+        rows = promised(world.grid, index.grid)
+        names = (view.name for row, view in enumerate(world.grid.views) if view is not None and row in rows)
+        very_new = bool(waiting.dues) and not waiting.pods
+        return Room(world.grid, frozenset(name for name in names if name in state.nodes), very_new)
 
     def _fill(
         self, work: RequestWork, grid: Grid, waiting: Sequence[tuple[PodKey, Pod]]
@@ -356,6 +369,15 @@ class Evaluation:
             self.decisions.append(SetTimer(at=self.now, key=EVALUATE, due=min(future)))
         elif self.state.due is not None:
             self.decisions.append(CancelTimer(at=self.now, key=EVALUATE))
+
+
+def room_of(state: State, seed: str) -> Room:
+    """Where what is not there yet finds room, as scale-down asks for it."""
+    index = index_of(state)
+    if index.waiting or index.nominated or state.requests or state.held:
+        return Evaluation(state, seed, binding=False).room()
+    settle(state, index, ())
+    return Room(index.grid)
 
 
 def _claiming(state: State, index: Index) -> list[str]:

@@ -29,6 +29,7 @@ from tidewright.events.provisioning import (
     PlanScaleUp,
     ReleaseCapacity,
     TrackIdleNodes,
+    TrackUnneededNodes,
 )
 from tidewright.kube.keys import BufferKey, RequestKey, buffer_key, namespace_of, request_key
 from tidewright.provisioning.fold.common import BUFFER_KIND, EVALUATE, REQUEST_KIND
@@ -38,7 +39,15 @@ from tidewright.provisioning.state import State
 SERVICE = "provisioning"
 LOOK_AGAIN_S = 60.0
 """While it is held back, time alone has it look again no sooner: what waits goes on waiting."""
-ALWAYS = (AcceptRequest, BackOffGroup, CloseScaleUp, DeclineScaleUp, FillBuffer, TrackIdleNodes)
+ALWAYS = (
+    AcceptRequest,
+    BackOffGroup,
+    CloseScaleUp,
+    DeclineScaleUp,
+    FillBuffer,
+    TrackIdleNodes,
+    TrackUnneededNodes,
+)
 """Records of its own view of the facts: kept and folded whatever holds it back. Any other is recorded as one that would be."""
 _ORDERS = (PlanScaleUp, IncreaseNodeGroup, CreateNodeGroup)
 _OF_ORDERS = frozenset({"ScaledUpGroup", "TriggeredScaleUp", "ScaleUpRequested"})

@@ -303,6 +303,40 @@ class Request(msgspec.Struct):
     told: str = ""
 
 
+class Unneeded(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A node that nobody needs, as it was last recorded; see `UnneededNode`."""
+
+    since: float
+    moves: dict[PodKey, str] = {}
+    waits: bool = False
+    risky: bool = False
+
+
+class Paused(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A node that is not looked at for a while; see `PausedNode`."""
+
+    until: float
+    reason: str
+    pod: str = ""
+    pod_reason: str = ""
+
+
+class Scan(msgspec.Struct):
+    """Passes of scale-down.
+
+    Attributes:
+        told: some node was told of with what rules about removing nodes ask for.
+        due: when the timer fires that has nodes looked at; None when it is not set.
+        at: when it fired last.
+        before: nodes that were unneeded when a pass began that goes on; None when none does.
+    """
+
+    told: bool = False
+    due: float | None = None
+    at: float | None = None
+    before: int | None = None
+
+
 class Held(msgspec.Struct):
     """A pod of ours that holds room for one pod of a request on a node.
 
@@ -407,6 +441,9 @@ class State(msgspec.Struct, dict=True):
     executions: dict[str, Execution] = {}
     orders: dict[str, Order] = {}
     idle: dict[str, float] = {}
+    unneeded: dict[str, Unneeded] = {}
+    paused: dict[str, Paused] = {}
+    scan: Scan = msgspec.field(default_factory=Scan)
     last_scale_up: float | None = None
     due: float | None = None
     burst_at: float | None = None

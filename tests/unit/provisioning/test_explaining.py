@@ -31,6 +31,7 @@ SAMPLES = Path(__file__).parents[2] / "golden" / "events"
 UNTOLD = {
     p.DeclineScaleUp: "`standing` says of a pod why nothing is ordered for it",
     p.TrackIdleNodes: "`standing` says of a node since when it is empty",
+    p.TrackUnneededNodes: "`standing` says of a node since when nobody needs it, and what keeps it",
 }
 """Records that are told of no object when it is explained, and why. (Effects are told of their targets.)"""
 

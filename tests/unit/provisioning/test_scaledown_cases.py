@@ -24,9 +24,12 @@ OTHERWISE: dict[str | int, tuple[str, ...]] = {
     "cooldown-add-delay-zero-scale-up-in-this-loop": ("B19",),
     **dict.fromkeys((1, 58, 74), ("B16",)),
     102: ("B16", "B17", "B20", "B21"),
-    **dict.fromkeys((101, 138), ("B17",)),
+    138: ("B17",),
+    101: ("B17", "B22"),
     **dict.fromkeys((133, 189), ("B20",)),
-    **dict.fromkeys((9, 93, 96, 109, 114, 119, 132, 142, 157, 165, 168, 179, 181, 190), ("B21",)),
+    **dict.fromkeys((9, 96, 109, 114, 119, 132, 142, 157, 165, 168, 179, 181, 190), ("B21",)),
+    93: ("B21", "B22"),
+    164: ("B22",),
 }
 """Every case that comes out otherwise without `as-reference` (numbers: of `scale-down-plan`), and by which differences."""
 

@@ -37,6 +37,9 @@ NEW = {
     "unmarking",
     "softening",
     "left",
+    "unneeded",
+    "paused",
+    "scan",
 }
 
 

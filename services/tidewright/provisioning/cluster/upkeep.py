@@ -322,7 +322,7 @@ def idle_decisions(
 
 def _nodes_of_groups(state: State, index: Index, view: View, grid: Grid) -> list[idle.GroupNode]:
     nodes: list[idle.GroupNode] = []
-    promised = _promised(grid, index.grid)
+    rows = promised(grid, index.grid)
     for name in sorted(view.groups):
         for member in view.groups[name].members:
             node = state.nodes[member]
@@ -331,7 +331,7 @@ def _nodes_of_groups(state: State, index: Index, view: View, grid: Grid) -> list
                 idle.GroupNode(
                     name=member,
                     group=name,
-                    busy=row in promised or member in index.busy or node.leaving,
+                    busy=row in rows or member in index.busy or node.leaving,
                     annotations=node.annotations,
                 )
             )
@@ -407,7 +407,7 @@ def _within(state: State, members: list[str], spare: dict[str, int], *, whole: b
     return going
 
 
-def _promised(trial: Grid, real: Grid) -> set[int | None]:
+def promised(trial: Grid, real: Grid) -> set[int | None]:
     """Rows on which this evaluation placed something that does not run there: booked, or to come."""
     rows: set[int | None] = set()
     for digest, inner in trial.where.items():

@@ -8,6 +8,8 @@ from tidewright.provisioning.scaleup import saga
 from tidewright.provisioning.state import State
 
 EVALUATE = "evaluate"
+SCAN = "scan"
+"""The timer that has nodes looked at which nobody may need."""
 CONFIGURATION_IGNORED = "ConfigurationIgnored"
 REQUEST_KIND = "ProvisioningRequest"
 BUFFER_KIND = "CapacityBuffer"

@@ -16,7 +16,7 @@ from tidewright.events.decisions import (
     RecordObjectEvent,
     SetStatus,
 )
-from tidewright.kube.keys import ObjectKey, RequestKey, pod_key, request_key
+from tidewright.kube.keys import ObjectKey, PodKey, RequestKey, pod_key, request_key
 from tidewright.provisioning.cluster.backoff import RESET_S, Entry
 from tidewright.provisioning.cluster.limits import Learnt
 from tidewright.provisioning.fold import buffers, removals
@@ -35,7 +35,17 @@ from tidewright.provisioning.requests import placeholders, reserved
 from tidewright.provisioning.scaleup import saga
 from tidewright.provisioning.scaleup.plans import NOT_NEEDED, SUCCESSFUL, Target
 from tidewright.provisioning.scaleup.refusals import signature
-from tidewright.provisioning.state import Cost, GroupState, Load, Mark, Open, ShapeFields, State
+from tidewright.provisioning.state import (
+    Cost,
+    GroupState,
+    Load,
+    Mark,
+    Open,
+    Paused,
+    ShapeFields,
+    State,
+    Unneeded,
+)
 from tidewright.provisioning.tell import counts
 from tidewright.provisioning.unanswered import (
     CollectOrder,
@@ -328,6 +338,21 @@ def _idle(state: State, event: p.TrackIdleNodes, _touched: Touched) -> None:
     state.idle.update(dict.fromkeys(event.idle, event.at))
 
 
+def _unneeded(state: State, event: p.TrackUnneededNodes, _touched: Touched) -> None:
+    for name in event.needed:
+        state.unneeded.pop(name, None)
+    for node in event.unneeded:
+        moves = {PodKey(ObjectKey(pod)): place for pod, place in node.moves.items()}
+        state.unneeded[node.node] = Unneeded(node.since, moves, node.waits, node.risky)
+    for name in [name for name, paused in state.paused.items() if paused.until <= event.at]:
+        del state.paused[name]
+    for node_paused in event.paused:
+        state.paused[node_paused.node] = Paused(
+            node_paused.until, node_paused.reason, node_paused.pod, node_paused.pod_reason
+        )
+    state.scan.before = event.before if event.more else None
+
+
 def _decline(state: State, event: p.DeclineScaleUp, _touched: Touched) -> None:
     _limited(state, event.verdicts)
     state.declined[event.shape] = signature(event.verdicts)
@@ -375,6 +400,7 @@ DECISIONS: dict[type[Event], Callable[[State, Any, Touched], None]] = {
     p.BackOffGroup: _back_off,
     p.CloseScaleUp: _close,
     p.TrackIdleNodes: _idle,
+    p.TrackUnneededNodes: _unneeded,
     p.DeclineScaleUp: _decline,
     p.ReportClusterStatus: _report,
     RecordObjectEvent: _said,

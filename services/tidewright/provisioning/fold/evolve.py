@@ -16,7 +16,7 @@ from tidewright.events.config import ModesSet
 from tidewright.events.decisions import CancelTimer, SetTimer
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.timers import TimerFired
-from tidewright.provisioning.fold.common import EVALUATE
+from tidewright.provisioning.fold.common import EVALUATE, SCAN
 from tidewright.provisioning.fold.decisions import DECISIONS
 from tidewright.provisioning.fold.facts import FACTS
 from tidewright.provisioning.fold.forgetting import forget_ended
@@ -44,6 +44,8 @@ def evolve(state: State, event: Event) -> Touched:
 def _set_timer(state: State, event: SetTimer, _touched: Touched) -> None:
     if event.key == REMOVALS:
         state.removals_due = event.due
+    if event.key == SCAN:
+        state.scan.due = event.due
     if event.key != EVALUATE:
         return
     state.due = event.due
@@ -56,6 +58,8 @@ def _set_timer(state: State, event: SetTimer, _touched: Touched) -> None:
 def _cancel_timer(state: State, event: CancelTimer, _touched: Touched) -> None:
     if event.key == EVALUATE:
         state.due = state.burst_at = state.woken_at = None
+    elif event.key == SCAN:
+        state.scan.due = None
 
 
 def _timer(state: State, event: TimerFired, _touched: Touched) -> None:
@@ -66,6 +70,8 @@ def _timer(state: State, event: TimerFired, _touched: Touched) -> None:
         if state.buffers:
             state.buffers_looked_at = state.now
         forget_ended(state)
+    elif event.key == SCAN:
+        state.scan.due, state.scan.at = None, event.at
 
 
 _FOLDS: dict[type[Event], Callable[[State, Any, Touched], None]] = {

@@ -147,6 +147,7 @@ def chunks_lack(state: State) -> bool:
 
 
 def _node(state: State, event: f.NodeObserved, touched: Touched) -> None:
+    state.scan.told = state.scan.told or event.delays is not None
     index = index_of(state)
     old = state.nodes.get(event.name)
     node = Node(
@@ -213,6 +214,8 @@ def _node_gone(state: State, event: f.NodeGone, touched: Touched) -> None:
     old = state.nodes.pop(event.name, None)
     state.marks.pop(event.name, None)
     removals.gone(state, event.name)
+    state.unneeded.pop(event.name, None)
+    state.paused.pop(event.name, None)
     if old is not None:
         _remember(state, event.name, old, event.at)
         remove_node(index_of(state), event.name, old)
@@ -276,6 +279,7 @@ def _group(state: State, event: p.NodeGroupObserved, touched: Touched) -> None:
             if node is not None and node.group != name:
                 node.group = name
                 index.claims.stale_nodes.add(machines[instance.id])
+                index.changed.add(machines[instance.id])
         group.since = {i.id: group.since.get(i.id, event.at) for i in machines_there if i.id not in machines}
         group.deleting = {
             instance_id: at for instance_id, at in group.deleting.items() if instance_id in there
@@ -417,12 +421,22 @@ def _budget_gone(state: State, event: p.PodDisruptionBudgetGone, touched: Touche
 
 def _workload(state: State, event: f.WorkloadObserved, touched: Touched) -> None:
     buffers.workload(state, event, touched)
-    state.replicas[owner_key(event.kind, event.namespace, event.name)] = event.replicas
+    key = owner_key(event.kind, event.namespace, event.name)
+    if state.replicas.get(key) != event.replicas:
+        state.replicas[key] = event.replicas
+        _owner_changed(state, key)
 
 
 def _workload_gone(state: State, event: f.WorkloadGone, touched: Touched) -> None:
     buffers.workload(state, event, touched)
-    state.replicas.pop(owner_key(event.kind, event.namespace, event.name), None)
+    key = owner_key(event.kind, event.namespace, event.name)
+    if state.replicas.pop(key, None) is not None:
+        _owner_changed(state, key)
+
+
+def _owner_changed(state: State, key: str) -> None:
+    if state.beside.index is not None:
+        state.beside.index.owners_changed.add(key)
 
 
 def _config(state: State, event: ConfigSet, touched: Touched) -> None:

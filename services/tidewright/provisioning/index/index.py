@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import count
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -20,6 +20,9 @@ from tidewright.provisioning.index.claims import Claims
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import Node
+
+if TYPE_CHECKING:
+    from tidewright.provisioning.scaledown.cards import Cards
 
 
 class NodeKind(msgspec.Struct, frozen=True):
@@ -49,6 +52,10 @@ class Index:
         kinds: those kinds, each once, by number.
         uses: shape to how many pods and pod sets have it.
         seats: of shapes with claims, how they count where they are: see `claims`.
+        terminating: node to its pods that are being deleted.
+        changed: nodes that have changed, they or their pods, since scale-down looked at them.
+        owners_changed: workloads that have, by `owner_key`.
+        cards: what scale-down keeps of each node; made by who asks first.
     """
 
     def __init__(self, objects: Mapping[str, Mapping[str, JsonObject]] | None = None) -> None:
@@ -71,6 +78,10 @@ class Index:
         self._alike: dict[int, tuple[_Same, set[str]]] = {}
         self._numbers = count()
         self.uses: dict[str, int] = {}
+        self.terminating: dict[str, dict[PodKey, None]] = {}
+        self.changed: set[str] = set()
+        self.owners_changed: set[str] = set()
+        self.cards: Cards | None = None
         self.settings = Settings()
         self.warnings: tuple[str, ...] = ()
 

@@ -114,6 +114,7 @@ def _noted(state: State, index: Index, name: str, node: Node) -> NodeView:
     One whose devices have not come yet takes no pods, like one that is not ready.
     """
     index.count_kind(name, node)
+    index.changed.add(name)
     if node.provider_id:
         index.machines[node.provider_id] = name
     view = node.view(name, index.claims.attachable(name))
@@ -128,6 +129,7 @@ def _noted(state: State, index: Index, name: str, node: Node) -> NodeView:
 def remove_node(index: Index, name: str, node: Node) -> None:
     index.grid.remove_node(name)
     index.forget_kind(name)
+    index.changed.add(name)
     if index.machines.get(node.provider_id) == name:
         del index.machines[node.provider_id]
 
@@ -154,6 +156,9 @@ def _list_pod(index: Index, key: PodKey, pod: Pod) -> None:
     if there is None:
         there = index.on_node[pod.node] = {}
     there[key] = None
+    index.changed.add(pod.node)
+    if pod.deleting_at is not None:
+        index.terminating.setdefault(pod.node, {})[key] = None
     if not pod.daemon:
         index.busy[pod.node] = index.busy.get(pod.node, 0) + 1
     if pod.consumes:
@@ -169,6 +174,8 @@ def remove_pod(state: State, index: Index, key: PodKey, pod: Pod) -> None:
     if not pod.node:
         return
     _drop(index.on_node, pod.node, key)
+    _drop(index.terminating, pod.node, key)
+    index.changed.add(pod.node)
     if not pod.daemon:
         remaining = index.busy.get(pod.node, 0) - 1
         if remaining > 0:

@@ -17,7 +17,7 @@ from tidewright.provisioning.scaledown.candidates import eligible, order
 from tidewright.provisioning.scaledown.candidates.utilisation import Use, use_of
 from tidewright.provisioning.scaledown.drain.budgets import Allowance
 from tidewright.provisioning.scaledown.drain.evictions import Evicted, evicted
-from tidewright.provisioning.scaledown.drain.rules import sort_pods
+from tidewright.provisioning.scaledown.drain.rules import Sorted, sort_pods
 from tidewright.provisioning.scaledown.going.parallel import Room, cropped
 from tidewright.provisioning.scaledown.going.timers import Floors, too_early
 from tidewright.provisioning.scaledown.going.whole import Leaver, chosen, in_order
@@ -27,6 +27,7 @@ from tidewright.provisioning.scaledown.scene import (
     Owners,
     Refusal,
     Removal,
+    Resident,
     Residents,
     SceneNode,
 )
@@ -37,24 +38,62 @@ from tidewright.provisioning.settings import Settings
 NOBODY = Owners(None)
 
 
-class Scene(msgspec.Struct, kw_only=True):
+class Scene:
     """The cluster at the time of a pass.
 
     Attributes:
         nodes: in the order in which they are listed.
-        residents: node to its pods, expendable ones left out.
         grid: nodes and pods for placing; forked, never changed.
-        empty_going, drains_going: nodes whose deletion has begun.
+        empty_going: empty nodes whose deletion has begun.
+        drains_going: nodes with pods of which it has.
+        most_tries: pods that a part of a pass tries to place, and nodes; 0: all of it at once.
     """
 
-    nodes: Sequence[SceneNode]
-    residents: Residents
-    groups: Mapping[NodeGroupId, GroupTraits]
-    grid: Grid
-    budgets: Sequence[Budget] = ()
-    owners: Owners = NOBODY
-    empty_going: int = 0
-    drains_going: int = 0
+    most_tries = 0
+
+    def __init__(
+        self,
+        *,
+        nodes: Sequence[SceneNode],
+        residents: Residents,
+        groups: Mapping[NodeGroupId, GroupTraits],
+        grid: Grid,
+        budgets: Sequence[Budget] = (),
+        owners: Owners = NOBODY,
+        empty_going: int = 0,
+        drains_going: int = 0,
+    ) -> None:
+        self.nodes = nodes
+        self.groups = groups
+        self.grid = grid
+        self.budgets = budgets
+        self.owners = owners
+        self.empty_going = empty_going
+        self.drains_going = drains_going
+        self._residents = residents
+
+    def pods(self, name: str) -> Sequence[Resident]:
+        """A node's pods, expendable ones left out, in the order in which they are judged."""
+        return self._residents.get(name, ())
+
+    def sorted_pods(self, name: str, settings: Settings, allowance: Allowance, now: float) -> Sorted:
+        """A node's own pods by what a drain does with them."""
+        return sort_pods(self.pods(name), settings, self.owners, allowance, now)
+
+    def closed(self, settings: Settings) -> list[str]:
+        """Nodes that take no pods. [B21] Unready nodes are none of ours; the reference goes by their taints alone."""
+        return [
+            node.name
+            for node in self.nodes
+            if node.deleting or not node.started or not (node.ready or "B21" in settings.as_reference)
+        ]
+
+    def kind_of(self, node: SceneNode, settings: Settings, now: float) -> int:
+        """Whether a node is empty, judged without owners and budgets."""
+        pods = sort_pods(self.pods(node.name), settings, NOBODY, None, now)
+        if pods.blocked is not None or pods.movers:
+            return order.OCCUPIED
+        return order.EMPTY_BUT_WAITING if pods.waits else order.EMPTY
 
 
 class Memory(msgspec.Struct, kw_only=True):
@@ -65,7 +104,9 @@ class Memory(msgspec.Struct, kw_only=True):
         recheck_at: node to the time at which it is looked at again after a failed simulation.
         last_pass, interval_s: of the pass before, and the smallest interval between two.
         hints: pod to the node where it found room in the pass before.
+        places: unneeded node to where its own pods go.
         pointer: rank of the row at which the last search ended.
+        before: nodes that were unneeded when the pass began, where this is a later part of it.
     """
 
     unneeded: dict[str, float] = {}
@@ -73,14 +114,16 @@ class Memory(msgspec.Struct, kw_only=True):
     last_pass: float | None = None
     interval_s: float | None = None
     hints: dict[PodKey, str] = {}
+    places: Mapping[str, Mapping[PodKey, str]] = {}
     pointer: int = 0
+    before: int | None = None
 
 
 class Plan(msgspec.Struct, kw_only=True):
     """What a pass found.
 
     Attributes:
-        candidates: nodes that may be looked at, in order of examination.
+        candidates: nodes that were looked at, in order of examination.
         uses: of those that got as far.
         unneeded: node to its removal, in the order in which they were found.
         refused: node to why it stays; candidates that are neither here nor unneeded were not reached.
@@ -88,6 +131,8 @@ class Plan(msgspec.Struct, kw_only=True):
         budgets: what is left of them, below 0 too.
         empty, drain: nodes that could go now; `going`: those that do.
         evictions: of the nodes that go.
+        more: the pass goes on where this part of it has ended.
+        limited: it ended since enough nodes were found.
         memory: for the next pass.
     """
 
@@ -100,32 +145,51 @@ class Plan(msgspec.Struct, kw_only=True):
     ready: list[Leaver] = []
     going: list[Leaver] = []
     evictions: dict[str, Evicted] = {}
+    more: bool = False
+    limited: bool = False
     memory: Memory
 
 
 def evaluate(scene: Scene, memory: Memory, settings: Settings, now: float) -> Plan:
-    """A whole pass."""
-    candidates = candidates_of(scene, memory, settings, now)
-    remembered = {name: at for name, at in memory.recheck_at.items() if at > now}
+    """A whole pass over all nodes."""
+    paused = {name: at for name, at in memory.recheck_at.items() if at > now}
     refused: dict[str, Refusal] = {}
     uses: dict[str, Use] = {}
     willing: list[SceneNode] = []
-    for node in candidates:
-        if node.deleting:
+    for node in scene.nodes:
+        if node.deleting or not node.started or eligible.listed(node, scene.groups):
             continue
-        reason, use = judge(scene, node, settings, now, paused=node.name in remembered)
+        reason, use = judge(scene, node, settings, now, paused=node.name in paused)
         if use is not None:
             uses[node.name] = use
         if reason:
             refused[node.name] = Refusal(reason)
         else:
             willing.append(node)
+    plan = simulate(scene, willing, memory, settings, now)
+    plan.refused = {**refused, **plan.refused}
+    plan.uses = uses
+    plan.memory.recheck_at = {**paused, **plan.memory.recheck_at}
+    choose(scene, plan, settings, now)
+    return plan
+
+
+def simulate(
+    scene: Scene,
+    willing: Sequence[SceneNode],
+    memory: Memory,
+    settings: Settings,
+    now: float,
+) -> Plan:
+    """Which of these nodes nobody needs, as far as the pass gets: `Plan.more` says that it goes on.
+
+    [B22] What was found in a pass before stays found as long as its pods still fit where they were thought to go.
+    """
     allowance = Allowance(scene.budgets, once="B16" not in settings.as_reference)
     hints = Hints(memory.hints)
     simulation = Simulation(
-        Destinations(scene.grid.fork(), closed(scene, settings)),
-        scene.residents,
-        scene.owners,
+        Destinations(scene.grid.fork(), scene.closed(settings)),
+        scene,
         allowance,
         settings,
         now=now,
@@ -133,56 +197,67 @@ def evaluate(scene: Scene, memory: Memory, settings: Settings, now: float) -> Pl
     )
     simulation.destinations.last = memory.pointer
     interval = shortest(memory, settings, now)
-    unneeded: dict[str, Removal] = {}
+    examined = order.examined(willing, lambda node: scene.kind_of(node, settings, now), memory.unneeded)
     most = order.enough(
-        len(memory.unneeded),
+        len(memory.unneeded) if memory.before is None else memory.before,
         parallelism=settings.max_parallelism,
         unneeded_s=settings.unneeded_s,
         interval_s=interval,
     )
-    counted = 0
-    for node in willing:
+    kept = _kept(scene, examined, memory, settings, most)
+    unneeded = simulation.adopt(kept)
+    counted = sum(not scene.groups[node.group].zero_or_max for node in examined if node.name in unneeded)
+    refused: dict[str, Refusal] = {}
+    more = limited = False
+    for node in examined:
+        if node.name in unneeded:
+            continue
         if counted >= most:
+            limited = True
+            break
+        if scene.most_tries and simulation.tries >= scene.most_tries:
+            more = True
             break
         found = simulation.attempt(node.name)
         if isinstance(found, Refusal):
             refused[node.name] = found
-            remembered[node.name] = now + settings.recheck_s
         else:
             unneeded[node.name] = found
             counted += not scene.groups[node.group].zero_or_max
-    since = {name: memory.unneeded.get(name, now) for name in unneeded}
-    plan = Plan(
-        candidates=[node.name for node in candidates],
-        uses=uses,
+    return Plan(
+        candidates=[node.name for node in examined],
+        uses={},
         unneeded=unneeded,
         refused=refused,
+        more=more,
+        limited=limited,
         budgets=allowance.counts(),
         memory=Memory(
-            unneeded=since,
-            recheck_at=remembered,
+            unneeded={name: memory.unneeded.get(name, now) for name in unneeded},
+            recheck_at=dict.fromkeys(refused, now + settings.recheck_s),
             last_pass=now,
             interval_s=interval,
             hints=hints.now,
+            places=simulation.places(unneeded),
             pointer=simulation.destinations.last,
         ),
     )
-    choose(scene, plan, settings, now)
-    return plan
+
+
+def _kept(
+    scene: Scene, nodes: Sequence[SceneNode], memory: Memory, settings: Settings, most: int
+) -> dict[str, Mapping[PodKey, str]]:
+    """Nodes that were unneeded before, with where their pods go, as far as that is remembered and wanted."""
+    if "B22" in settings.as_reference:
+        return {}
+    names = [node.name for node in nodes if node.name in memory.places]
+    return {name: memory.places[name] for name in names[:most]}
 
 
 def candidates_of(scene: Scene, memory: Memory, settings: Settings, now: float) -> list[SceneNode]:
     """Nodes that may be looked at, in order of examination."""
     nodes = [node for node in scene.nodes if node.started and not eligible.listed(node, scene.groups)]
-    return order.examined(nodes, lambda node: kind_of(scene, node, settings, now), memory.unneeded)
-
-
-def kind_of(scene: Scene, node: SceneNode, settings: Settings, now: float) -> int:
-    """Whether a node is empty, judged without owners and budgets."""
-    pods = sort_pods(scene.residents.get(node.name, ()), settings, NOBODY, None, now)
-    if pods.blocked is not None or pods.movers:
-        return order.OCCUPIED
-    return order.EMPTY_BUT_WAITING if pods.waits else order.EMPTY
+    return order.examined(nodes, lambda node: scene.kind_of(node, settings, now), memory.unneeded)
 
 
 def judge(
@@ -195,21 +270,12 @@ def judge(
         return reason, None
     use = use_of(
         node,
-        scene.residents.get(node.name, ()),
+        scene.pods(node.name),
         now,
         ignore_daemonsets=eligible.ignores_daemonsets(group, settings),
         ignore_mirror=settings.ignore_mirror,
     )
     return eligible.by_use(node, group, use, settings), use
-
-
-def closed(scene: Scene, settings: Settings) -> list[str]:
-    """Nodes that take no pods. [B21] Unready nodes are none of ours; the reference goes by their taints alone."""
-    return [
-        node.name
-        for node in scene.nodes
-        if node.deleting or not node.started or not (node.ready or "B21" in settings.as_reference)
-    ]
 
 
 def shortest(memory: Memory, settings: Settings, now: float) -> float:
@@ -227,7 +293,7 @@ def choose(scene: Scene, plan: Plan, settings: Settings, now: float) -> None:
     )
     plan.going = cropped(plan.ready, scene.groups, room, as_reference="B18" in settings.as_reference)
     plan.evictions = {
-        leaver.name: evicted(scene.residents.get(leaver.name, ()), settings, empty=not leaver.drains)
+        leaver.name: evicted(scene.pods(leaver.name), settings, empty=not leaver.drains)
         for leaver in plan.going
     }
 

@@ -51,7 +51,7 @@ from tidewright.provisioning.scaleup.orders import GROUP_KIND
 from tidewright.provisioning.scaleup.plans import NOT_NEEDED, SUCCESSFUL
 from tidewright.provisioning.scaleup.refusals import reasons_in
 from tidewright.provisioning.state import RESERVED, Request, State
-from tidewright.provisioning.tell import buffers, clouds, folding, leaving, room
+from tidewright.provisioning.tell import buffers, clouds, folding, leaving, room, staying
 from tidewright.provisioning.tell.labels import named_label
 from tidewright.provisioning.tell.opposites import smaller_pods
 from tidewright.provisioning.tell.sentences import sentence
@@ -98,6 +98,8 @@ class ProvisioningExplainer:
                 return asked.kind == BUFFER and key_of(event.namespace, event.name) == name
             case ResolvePod():
                 return asked.kind == BUFFER and key_of(event.target.namespace, event.target.name) == name
+            case RemoveNode() if asked.kind == NODE:
+                return asked.name == event.node
             case DeleteObject():
                 return asked.kind == REQUEST and event.target.name == asked.name
         if isinstance(event, ABOUT_REQUEST):
@@ -524,12 +526,12 @@ def _node(state: State, name: str) -> list[str]:
     if RESERVED in node.annotations:
         sentences.append(f"Room on it is kept for {node.annotations[RESERVED]}.")
     since = state.idle.get(name)
-    if since is not None:
+    if since is not None and name not in state.unneeded:
         settings = index_of(state).settings
         sentences.append(
             f"It is empty since {readable(since)} UTC, and goes {settings.unneeded_s:.0f} s after that at the earliest."
         )
-    return sentences
+    return sentences + (staying.of_node(state, name) if node.group else [])
 
 
 def _group(state: State, name: NodeGroupId) -> list[str]:

@@ -50,13 +50,8 @@ def line(event: Event) -> str:
         case p.CloseScaleUp():
             took = f" after {event.boot_s:.0f} s" if event.boot_s else ""
             return f"the increase of group {event.group} is over: {event.result}{took}"
-        case p.TrackIdleNodes():
-            parts = [
-                f"{what}: {_named(names)}"
-                for what, names in (("now empty", event.idle), ("busy again or gone", event.busy))
-                if names
-            ]
-            return "; ".join(parts)
+        case p.TrackIdleNodes() | p.TrackUnneededNodes():
+            return _tracked(event)
         case p.RemoveNode():
             return _removed(event)
         case p.UndoRemoval():
@@ -64,6 +59,30 @@ def line(event: Event) -> str:
                 f"keep node {event.node} of group {event.group} after all ({event.reason}): {event.message}"
             )
     return _order(event)
+
+
+def _tracked(event: p.TrackIdleNodes | p.TrackUnneededNodes) -> str:
+    if isinstance(event, p.TrackIdleNodes):
+        parts = [
+            f"{what}: {_named(names)}"
+            for what, names in (("now empty", event.idle), ("busy again or gone", event.busy))
+            if names
+        ]
+        return "; ".join(parts)
+    blocked = (
+        f"{paused.node} ({f'pod {paused.pod}: {paused.pod_reason}' if paused.pod else paused.reason})"
+        for paused in event.paused
+    )
+    parts = [
+        f"{what}: {_named(names)}"
+        for what, names in (
+            ("unneeded", [node.node for node in event.unneeded]),
+            ("needed again or gone", event.needed),
+            ("cannot go", list(blocked)),
+        )
+        if names
+    ]
+    return "; ".join([*parts, *(["the pass goes on"] if event.more else [])]) or "the pass is over"
 
 
 def _removed(event: p.RemoveNode) -> str:

@@ -6,7 +6,7 @@ that moves twice is charged twice; ours charges it once ([B16]).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from tidewright.kube.keys import PodKey
 from tidewright.provisioning.scaledown.scene import Budget, Resident
@@ -28,7 +28,7 @@ class Allowance:
 
     def covering(self, pod: Resident) -> tuple[str, ...]:
         """Keys of the budgets that a pod falls under."""
-        if pod.namespace not in self._spaces:
+        if not self._spaces or pod.namespace not in self._spaces:
             return ()
         same = (pod.namespace, pod.shape.digest)
         found = self._covering.get(same)
@@ -39,6 +39,10 @@ class Allowance:
             self._covering[same] = found
         return found
 
+    def bears_on(self, namespaces: Collection[str]) -> bool:
+        """Whether there is a budget in one of these namespaces."""
+        return any(namespace in self._spaces for namespace in namespaces)
+
     def left(self, key: str) -> int:
         return self.remaining[key]
 
@@ -48,6 +52,8 @@ class Allowance:
 
     def exceeded_by(self, pods: Iterable[Resident]) -> PodKey | None:
         """The first pod with which the pods together need more than some budget has left; None when they do not."""
+        if not self.budgets:
+            return None
         needed: dict[str, int] = {}
         for pod in self.fresh(pods):
             for key in self.covering(pod):
@@ -65,7 +71,7 @@ class Allowance:
 
     def charge(self, pods: Iterable[Resident]) -> None:
         """These pods go: every budget that covers one has less left, below 0 too."""
-        for pod in self.fresh(pods):
+        for pod in self.fresh(pods) if self.budgets else ():
             self._charged.add(pod.key)
             for key in self.covering(pod):
                 self.remaining[key] -= 1

@@ -69,6 +69,8 @@ def judged(
         return Outcome.BLOCKS, orphaned
     if of_daemons(pod):
         return Outcome.DAEMON, ""
+    if pod.unknown:
+        return Outcome.BLOCKS, UNKNOWN
     safe = pod.annotations.get(SAFE_TO_EVICT, "")
     if safe == "true" or _terminal(pod):
         return Outcome.MOVES, ""
@@ -90,8 +92,6 @@ def _unless_settled(
         return Outcome.MOVES, ""
     if safe == "false":
         return Outcome.BLOCKS, "NotSafeToEvictAnnotation"
-    if pod.unknown:
-        return Outcome.BLOCKS, UNKNOWN
     if settings.skip_local and _keeps_data(pod):
         return Outcome.BLOCKS, "LocalStorageRequested"
     if (

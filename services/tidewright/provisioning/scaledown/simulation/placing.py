@@ -7,13 +7,18 @@ Shapes whose terms look at other pods are asked of the grid each time.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
 import numpy as np
 
+from tidewright.kube.keys import PodKey
 from tidewright.kube.podshape import HOSTNAME, PodShape
 from tidewright.kube.predicates import conflict, counted_alone
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.pack.nodes import Ints, Mask
 from tidewright.provisioning.pack.topology import Leaving, Walk
+from tidewright.provisioning.scaledown.scene import Resident
 
 _CHUNK = 128
 """Rows looked at in one go: the first has room as a rule."""
@@ -43,6 +48,7 @@ class Destinations:
         self._alone: dict[str, bool] = {}
         self._asked: list[PodShape] = []
         self._seen: set[str] = set()
+        self._fights: dict[str, bool] = {}
         self._kinship: dict[str, tuple[int, list[tuple[str, bool]]]] = {}
 
     # --- Changes ---
@@ -66,23 +72,50 @@ class Destinations:
 
     def leave(self, row: int) -> None:
         """The node of a row is gone, and what is still on it."""
-        self.open[row] = False
-        self.gone[row] = True
-        self._ranked = self._ranked[self._ranked != row]
-        for digest, pods in self.grid.held(row).items():
-            self.put(self.grid.shapes[digest], row, -pods)
+        self.leave_all([row])
+
+    def leave_all(self, rows: list[int]) -> None:
+        """As `leave`, of several."""
+        if not rows:
+            return
+        self.open[rows] = False
+        self.gone[rows] = True
+        self._ranked = self._ranked[~self.gone[self._ranked]]
+        for row in rows if self.sensitive else ():
+            for digest, pods in self.grid.held(row).items():
+                self.put(self.grid.shapes[digest], row, -pods)
+
+    @cached_property
+    def sensitive(self) -> bool:
+        """Whether some pod looks at where others are: then it matters who is on nodes that are gone."""
+        return any(s.affinity or s.anti_affinity or s.spread or s.volumes for s in self.grid.shapes.values())
 
     def _kin(self, shape: PodShape) -> list[tuple[str, bool]]:
         """Shapes that have been asked for and that a pod of this one keeps away; with whether from its node alone."""
         upto, kin = self._kinship.get(shape.digest, (0, []))
         if upto < len(self._asked):
+            asked = self._asked[upto:] if self._may_fight(shape) else ()
             kin = kin + [
                 (other.digest, not _wider(shape, other))
-                for other in self._asked[upto:]
+                for other in asked
                 if _wider(shape, other) or conflict(shape, other)
             ]
             self._kinship[shape.digest] = (len(self._asked), kin)
         return kin
+
+    @cached_property
+    def _fighters(self) -> list[PodShape]:
+        """Shapes of pods that may keep others away."""
+        return [s for s in self.grid.shapes.values() if s.host_ports or s.anti_affinity or s.volumes]
+
+    def _may_fight(self, shape: PodShape) -> bool:
+        """Whether pods of a shape keep others away, or are kept away by others."""
+        known = self._fights.get(shape.digest)
+        if known is None:
+            known = self._fights[shape.digest] = bool(
+                shape.host_ports or shape.anti_affinity or shape.volumes
+            ) or any(_wider(shape, other) or conflict(shape, other) for other in self._fighters)
+        return known
 
     # --- Questions ---
 
@@ -90,8 +123,8 @@ class Destinations:
         """Whether one more pod may go to this row."""
         if row == avoid or not self.open[row]:
             return False
-        if self._counted(shape):
-            return bool(self._mask(shape)[row]) and all(
+        if self.counted(shape):
+            return bool(self.mask(shape)[row]) and all(
                 int(self.grid.free[name][row]) >= amount if name in self.grid.free else False
                 for name, amount in shape.requests.items()
                 if amount > 0
@@ -112,7 +145,7 @@ class Destinations:
         return None
 
     def _next(self, shape: PodShape, order: Ints, start: int, within: Mask, avoid: int) -> int | None:
-        if not self._counted(shape):
+        if not self.counted(shape):
             good = (self._allowed(shape, avoid) & within)[order]
             good[order == avoid] = False
             ranks = np.flatnonzero(good)
@@ -120,7 +153,7 @@ class Destinations:
                 return None
             at = int(np.searchsorted(ranks, start))
             return int(ranks[at] if at < len(ranks) else ranks[0])
-        mask = self._mask(shape) & within
+        mask = self.mask(shape) & within
         needs = [(self.grid.free.get(name), amount) for name, amount in shape.requests.items() if amount > 0]
         if any(column is None for column, _ in needs):
             return None
@@ -136,22 +169,25 @@ class Destinations:
                     return low + int(good.argmax())
         return None
 
-    def _counted(self, shape: PodShape) -> bool:
+    def counted(self, shape: PodShape) -> bool:
         """Whether nothing but free amounts and who is on the row decides."""
         known = self._alone.get(shape.digest)
         if known is None:
             known = self._alone[shape.digest] = counted_alone(shape) and not shape.claims and not shape.single
         return known
 
-    def _mask(self, shape: PodShape) -> Mask:
+    def mask(self, shape: PodShape) -> Mask:
+        """Where a pod may be, by the nodes and by who is there; amounts left aside."""
         mask = self._masks.get(shape.digest)
         if mask is None:
             if shape.digest not in self._seen:
                 self._seen.add(shape.digest)
                 self._asked.append(shape)
-            mask = self.grid.open(shape)
-            if conflict(shape, shape):
-                inner = self.grid.where.get(shape.digest)
+            if not self._may_fight(shape):
+                mask = self.grid.mask(shape)
+            else:
+                mask = self.grid.open(shape)
+                inner = self.grid.where.get(shape.digest) if conflict(shape, shape) else None
                 if inner:
                     mask[list(inner)] = False
             self._masks[shape.digest] = mask
@@ -165,6 +201,80 @@ class Destinations:
             if counted_alone(shape):
                 return self.grid.capacity(shape) > 0
         return Walk(self.grid, shape, Leaving(self.gone, ghost)).allowed()
+
+
+class Adoption:
+    """Removals of before put onto the destinations all at once: counts of pods by shape, and no search.
+
+    Attributes:
+        movers: of the nodes that were taken so far.
+    """
+
+    def __init__(self, destinations: Destinations, kept: Mapping[str, object]) -> None:
+        self.destinations = destinations
+        self.movers: dict[str, Sequence[Resident]] = {}
+        self._leaving = {destinations.grid.rows[name] for name in kept if name in destinations.grid.rows}
+        self._simple: dict[str, list[bool] | None] = {}
+        self._sums: dict[str, tuple[PodShape, dict[int, int]]] = {}
+        self._free = {name: column.tolist() for name, column in destinations.grid.free.items()}
+
+    def take(self, name: str, movers: Sequence[Resident], places: Mapping[PodKey, str]) -> bool:
+        """Whether a node's pods fit where they are to go, beside all that were taken before it; then they are there."""
+        rows = self.destinations.grid.rows
+        found: list[tuple[PodShape, int]] = []
+        for pod in movers:
+            row = rows.get(places[pod.key])
+            mask = self._mask(pod.shape)
+            if row is None or mask is None or row in self._leaving or not mask[row]:
+                return False
+            found.append((pod.shape, row))
+        if name not in rows or not self._fit(found):
+            return False
+        self.movers[name] = movers
+        for shape, row in found:
+            counts = self._sums.setdefault(shape.digest, (shape, {}))[1]
+            counts[row] = counts.get(row, 0) + 1
+        return True
+
+    def _fit(self, found: Sequence[tuple[PodShape, int]]) -> bool:
+        """Take their amounts off what is free; put back when that is not enough."""
+        for taken, (shape, row) in enumerate(found):
+            for name, amount in shape.requests.items():
+                column = self._free.get(name)
+                if amount > 0 and (column is None or column[row] < amount):
+                    for other, there in found[:taken]:
+                        self._take(other, there, -1)
+                    return False
+            self._take(shape, row, 1)
+        return True
+
+    def _take(self, shape: PodShape, row: int, count: int) -> None:
+        for name, amount in shape.requests.items():
+            if amount > 0:
+                self._free[name][row] -= amount * count
+
+    def _mask(self, shape: PodShape) -> list[bool] | None:
+        """Where a pod may go that looks at nothing but amounts; None for one that looks at other pods, too."""
+        if shape.digest not in self._simple:
+            destinations = self.destinations
+            alone = destinations.counted(shape) and not (
+                shape.host_ports or shape.anti_affinity or shape.volumes
+            )
+            good = destinations.mask(shape) & destinations.open if alone else None
+            self._simple[shape.digest] = good.tolist() if good is not None else None
+        return self._simple[shape.digest]
+
+    def close(self, removals: Iterable[str]) -> None:
+        """Put what was taken onto the grid, and close the nodes that it leaves."""
+        grid = self.destinations.grid
+        for shape, counts in self._sums.values():
+            grid.put_all(shape, counts)
+        closed = [grid.rows[name] for name in removals]
+        for name in removals:
+            if self.destinations.sensitive:
+                for pod in self.movers[name]:
+                    self.destinations.lift(pod.shape, grid.rows[name])
+        self.destinations.leave_all(closed)
 
 
 def _wider(shape: PodShape, other: PodShape) -> bool:

@@ -7,6 +7,7 @@ to pods that were moved onto it too. A failed try leaves everything as it was, b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from tidewright.kube.keys import PodKey
 from tidewright.kube.podshape import PodShape
@@ -14,7 +15,7 @@ from tidewright.provisioning.pack.nodes import Mask
 from tidewright.provisioning.scaledown.drain.budgets import Allowance
 from tidewright.provisioning.scaledown.drain.rules import Sorted, sort_pods
 from tidewright.provisioning.scaledown.scene import Owners, Refusal, Removal, Resident
-from tidewright.provisioning.scaledown.simulation.placing import Destinations
+from tidewright.provisioning.scaledown.simulation.placing import Adoption, Destinations
 from tidewright.provisioning.settings import Settings
 
 NO_PLACE = "NoPlaceToMovePods"
@@ -31,19 +32,30 @@ class Hints:
         return self.now.get(pod) or self.before.get(pod)
 
 
+class Cluster(Protocol):
+    """The pods of nodes, and who made them."""
+
+    @property
+    def owners(self) -> Owners: ...
+
+    def pods(self, name: str) -> Sequence[Resident]: ...
+
+    def sorted_pods(self, name: str, settings: Settings, allowance: Allowance, now: float) -> Sorted: ...
+
+
 class Simulation:
     """One pass's world. `attempt` changes it when it succeeds.
 
     Attributes:
         hints: placements are looked for there first.
         preferred: rows to be filled before others; None: in the order of names alone.
+        tries: nodes tried and pods placed so far.
     """
 
     def __init__(
         self,
         destinations: Destinations,
-        residents: Mapping[str, Sequence[Resident]],
-        owners: Owners,
+        cluster: Cluster,
         allowance: Allowance,
         settings: Settings,
         *,
@@ -52,24 +64,23 @@ class Simulation:
         preferred: Mask | None = None,
     ) -> None:
         self.destinations = destinations
-        self.residents = residents
-        self.owners = owners
+        self.cluster = cluster
         self.allowance = allowance
         self.settings = settings
         self.now = now
         self.hints = hints if hints is not None else Hints()
         self.preferred = preferred
         self.moved_in: dict[str, list[Resident]] = {}
-        self.pods_placed = 0
+        self.placed_at: dict[PodKey, str] = {}
+        self.tries = 0
 
     def sorted(self, name: str) -> Sorted:
         """A node's pods, those moved onto it included, by what a drain does with them now."""
-        return sort_pods(self._pods(name), self.settings, self.owners, self.allowance, self.now)
-
-    def _pods(self, name: str) -> Sequence[Resident]:
-        own = self.residents.get(name, ())
         came = self.moved_in.get(name)
-        return [*own, *came] if came else own
+        if not came:
+            return self.cluster.sorted_pods(name, self.settings, self.allowance, self.now)
+        pods = [*self.cluster.pods(name), *came]
+        return sort_pods(pods, self.settings, self.cluster.owners, self.allowance, self.now)
 
     def attempt(self, name: str) -> Removal | Refusal:
         """Try to remove a node."""
@@ -87,6 +98,7 @@ class Simulation:
         came = {pod.key for pod in self.moved_in.get(name, ())}
         for pod in pods.movers:
             self.moved_in.setdefault(places[pod.key], []).append(pod)
+        self.placed_at.update(places)
         self.moved_in.pop(name, None)
         self.destinations.leave(row)
         return Removal(
@@ -97,6 +109,47 @@ class Simulation:
             daemons=pods.daemons,
             risky=risky,
         )
+
+    def adopt(self, kept: Mapping[str, Mapping[PodKey, str]]) -> dict[str, Removal]:
+        """Take removals over that were found before, as far as they still stand: the same pods move, and fit there together.
+
+        All that are simple are put where they go at once; the others are tried one by one.
+        """
+        adopted = Adoption(self.destinations, kept)
+        removals: dict[str, Removal] = {}
+        single: list[str] = []
+        for name, places in kept.items():
+            pods = self.sorted(name)
+            if pods.blocked is not None or {pod.key for pod in pods.movers} != set(places):
+                continue
+            if not adopted.take(name, pods.movers, places):
+                single.append(name)
+                self.hints.now.update(places)
+                continue
+            risky = self.allowance.exceeded_by(pods.movers) is not None
+            self.allowance.charge(pods.movers)
+            removals[name] = Removal(
+                node=name,
+                moves=places,
+                own=tuple(places),
+                waits=pods.waits,
+                daemons=pods.daemons,
+                risky=risky,
+            )
+        adopted.close(removals)
+        for name, removal in removals.items():
+            for pod in adopted.movers[name]:
+                self.moved_in.setdefault(removal.moves[pod.key], []).append(pod)
+            self.placed_at.update(removal.moves)
+        for name in single:
+            found = self.attempt(name)
+            if isinstance(found, Removal):
+                removals[name] = found
+        return removals
+
+    def places(self, unneeded: Mapping[str, Removal]) -> dict[str, dict[PodKey, str]]:
+        """Where the own pods of each node are in the end: some were moved on from where they went first."""
+        return {name: {pod: self.placed_at[pod] for pod in r.own} for name, r in unneeded.items()}
 
     def _place(self, movers: Sequence[Resident], row: int) -> dict[PodKey, str] | None:
         """Nodes for these pods; None, and nothing changed, when one finds none.
@@ -122,7 +175,7 @@ class Simulation:
                         break
             if len(done) < sum(pod.priority >= priority for pod in movers):
                 break
-        self.pods_placed += len(done)
+        self.tries += 1 + len(done)
         if len(done) == len(movers):
             return names
         for shape, target in done:

@@ -1,0 +1,279 @@
+"""A part of a pass, on the state: what is recorded of it, what goes now, and when to look again.
+
+The timer `scan` has it done, at most every `scan-interval`, and only while something may come of it: after a change of the
+cluster, and at times at which time alone changes something. A part tries a bounded number of pods, and the pass goes on
+with the next timer; what was found is recorded, so that each part begins where the one before it has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from tidewright.events.base import Decision
+from tidewright.events.provisioning import PausedNode, TrackUnneededNodes, UnneededNode
+from tidewright.kube.keys import ObjectKey, PodKey
+from tidewright.provisioning.cluster.cluster_state import Counts, Health, cluster_healthy
+from tidewright.provisioning.group_ids import NodeGroupId
+from tidewright.provisioning.index.index import Index
+from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.scaledown import passes
+from tidewright.provisioning.scaledown.candidates.eligible import listed
+from tidewright.provisioning.scaledown.cards import Cards, KnownOwners, traits_of
+from tidewright.provisioning.scaledown.drain.budgets import Allowance
+from tidewright.provisioning.scaledown.drain.rules import Sorted
+from tidewright.provisioning.scaledown.going.cooldown import Last, cool_at, in_cooldown
+from tidewright.provisioning.scaledown.going.timers import wait_s
+from tidewright.provisioning.scaledown.scene import GroupTraits, Refusal, Removal, Resident, SceneNode
+from tidewright.provisioning.settings import Settings
+from tidewright.provisioning.state import State, Unneeded
+
+MOST_TRIES = 400
+"""Nodes tried and pods placed in one part of a pass."""
+EXPECTED = Refusal("BlockedByPod", pod_reason="Expected")
+"""Of a node with room that is booked, or that pods need which wait or are to come."""
+WAITS = PodKey(ObjectKey("/"))
+"""In place of the pod that has to complete, where it is only known that there is one."""
+SOON_S = 0.001
+
+
+class Room(msgspec.Struct):
+    """Where an evaluation has put what is not there yet: pods that wait, and what is booked.
+
+    Attributes:
+        grid: nodes with all of that on them, those on their way too.
+        needed: nodes on which something of it is.
+        very_new: pods wait, and all of them are too young to be helped.
+    """
+
+    grid: Grid
+    needed: frozenset[str] = frozenset()
+    very_new: bool = False
+
+
+class Found(msgspec.Struct):
+    """What a part of a pass came to.
+
+    Attributes:
+        decisions: what is recorded.
+        plan: what it found; None when it did not look.
+        due: when to look again; None: when something changes.
+    """
+
+    decisions: list[Decision] = []
+    plan: passes.Plan | None = None
+    due: float | None = None
+
+
+class LiveScene(passes.Scene):
+    """The cluster as the state has it, with what is kept of its nodes."""
+
+    def __init__(self, state: State, index: Index, cards: Cards, room: Room, now: float) -> None:
+        groups = groups_of(state)
+        super().__init__(
+            nodes=[card.node for card in cards.cards.values()],
+            residents={},
+            groups=groups,
+            grid=room.grid,
+            budgets=cards.budgets(state),
+            owners=KnownOwners(state),
+        )
+        self.state = state
+        self.index = index
+        self.cards = cards
+        self.room = room
+        self.now = now
+
+    @classmethod
+    def of(cls, state: State, index: Index, now: float) -> LiveScene:
+        """Without regard to what is not there yet: for who only asks."""
+        return cls(state, index, cards_of(state, index, now), Room(index.grid), now)
+
+    def pods(self, name: str) -> Sequence[Resident]:
+        return self.cards.pods(self.state, self.index, name)
+
+    def kind_of(self, node: SceneNode, settings: Settings, now: float) -> int:
+        return self.cards.kind(self.state, self.index, node.name, now)
+
+    def sorted_pods(self, name: str, settings: Settings, allowance: Allowance, now: float) -> Sorted:
+        return self.cards.ordered(self.state, self.index, name, allowance, now)
+
+    def closed(self, settings: Settings) -> list[str]:
+        """Beside nodes that take no pods rows that are no nodes yet."""
+        if self.grid is self.index.grid:
+            return list(self.cards.closed)
+        return [*self.cards.closed, *(name for name in self.grid.rows if name not in self.cards.cards)]
+
+
+def groups_of(state: State) -> dict[NodeGroupId, GroupTraits]:
+    """Groups as passes see them."""
+    there: dict[NodeGroupId, int] = {}
+    if any(group.zero_or_max for group in state.groups.values()):
+        for node in state.nodes.values():
+            if node.group and not node.doomed:
+                there[node.group] = there.get(node.group, 0) + 1
+    return {name: traits_of(name, group, there.get(name, 0)) for name, group in state.groups.items()}
+
+
+def cards_of(state: State, index: Index, now: float) -> Cards:
+    """The cards of all nodes, up to date."""
+    if index.cards is None:
+        index.cards = Cards()
+    index.cards.bring_up(state, index, now)
+    return index.cards
+
+
+def may_come(state: State, settings: Settings) -> bool:
+    """Whether a pass may find anything: some group is above its minimum, or something is remembered that may be over."""
+    if not settings.scale_down or not state.scan.told:
+        return bool(state.unneeded)
+    return bool(state.unneeded or state.paused) or any(
+        group.target > group.min_size for group in state.groups.values()
+    )
+
+
+def healthy(cards: Cards, settings: Settings) -> bool:
+    """Whether not too many nodes are unready: else what looks unneeded may be what its pods are waiting for."""
+    counts = Counts(ready=len(cards.cards) - len(cards.unready), unready=len(cards.unready))
+    return cluster_healthy([counts], Health(settings.ok_unready, settings.unready_percent))
+
+
+def forgotten(state: State, now: float) -> Found:
+    """Nothing is known to be unneeded any more: scale-down is off, or the cluster is not healthy."""
+    if not state.unneeded:
+        return Found()
+    return Found([TrackUnneededNodes(at=now, needed=tuple(sorted(state.unneeded)))])
+
+
+def part_of_a_pass(state: State, index: Index, room: Room, now: float) -> Found:
+    """Look at nodes as far as a part of a pass does, and record what is otherwise than it was."""
+    settings = index.settings
+    cards = cards_of(state, index, now)
+    scene = LiveScene(state, index, cards, room, now)
+    scene.most_tries = 0 if settings.as_reference else MOST_TRIES
+    willing = [
+        cards.cards[name].node
+        for name in sorted(cards.eligible)
+        if not listed(cards.cards[name].node, scene.groups)
+        and name not in room.needed
+        and (name not in state.paused or state.paused[name].until <= now)
+    ]
+    plan = passes.simulate(scene, willing, memory_of(state, settings, now), settings, now)
+    found = Found(plan=plan)
+    changes = _changes(state, plan, now)
+    if changes is not None:
+        found.decisions.append(changes)
+    if plan.more:
+        found.due = now + SOON_S
+        return found
+    passes.choose(scene, plan, settings, now)
+    found.due = _due(state, scene, plan, settings, now)
+    return found
+
+
+def memory_of(state: State, settings: Settings, now: float) -> passes.Memory:
+    """What passes before have recorded."""
+    places: dict[str, Mapping[PodKey, str]] = {name: node.moves for name, node in state.unneeded.items()}
+    return passes.Memory(
+        unneeded={name: node.since for name, node in state.unneeded.items()},
+        interval_s=settings.scan_interval_s,
+        places=places,
+        hints={pod: place for moves in places.values() for pod, place in moves.items()}
+        if settings.as_reference
+        else {},
+        before=state.scan.before,
+    )
+
+
+def _changes(state: State, plan: passes.Plan, now: float) -> TrackUnneededNodes | None:
+    """What is recorded of a part of a pass; None when it found what was known."""
+    places, since = plan.memory.places, plan.memory.unneeded
+    fresh: list[UnneededNode] = []
+    for name, removal in plan.unneeded.items():
+        entry = Unneeded(since[name], dict(places[name]), bool(removal.waits), removal.risky)
+        if state.unneeded.get(name) != entry:
+            fresh.append(_entry(name, entry))
+    # What a part of a pass has not reached is as it was.
+    unreached = set(plan.candidates) - set(plan.refused) if plan.more else set()
+    needed = sorted(name for name in state.unneeded if name not in plan.unneeded and name not in unreached)
+    paused = [
+        PausedNode(
+            node=name,
+            until=plan.memory.recheck_at[name],
+            reason=refusal.reason,
+            pod=refusal.pod,
+            pod_reason=refusal.pod_reason,
+        )
+        for name, refusal in sorted(plan.refused.items())
+    ]
+    if not (fresh or needed or paused or (plan.more is not (state.scan.before is not None))):
+        return None
+    before = state.scan.before if state.scan.before is not None else len(state.unneeded)
+    return TrackUnneededNodes(
+        at=now,
+        unneeded=tuple(fresh),
+        needed=tuple(needed),
+        paused=tuple(paused),
+        before=before if plan.more else 0,
+        more=plan.more,
+    )
+
+
+def _entry(name: str, entry: Unneeded) -> UnneededNode:
+    return UnneededNode(
+        node=name,
+        since=entry.since,
+        moves={str(pod): place for pod, place in entry.moves.items()},
+        waits=entry.waits,
+        risky=entry.risky,
+    )
+
+
+def recorded_plan(state: State, index: Index, now: float) -> passes.Plan:
+    """What goes now, and why the rest waits, by what passes have recorded: nothing is simulated."""
+    scene = LiveScene.of(state, index, now)
+    there = {name: node for name, node in state.unneeded.items() if name in scene.cards.cards}
+    plan = passes.Plan(
+        candidates=[],
+        uses={},
+        unneeded={
+            name: Removal(
+                node=name,
+                moves=node.moves,
+                own=tuple(node.moves),
+                waits=(WAITS,) if node.waits else (),
+                risky=node.risky,
+            )
+            for name, node in there.items()
+        },
+        refused={},
+        memory=passes.Memory(unneeded={name: node.since for name, node in there.items()}),
+    )
+    passes.choose(scene, plan, index.settings, now)
+    return plan
+
+
+def last_of(state: State) -> Last:
+    """When nodes came and went last."""
+    return Last(add=state.last_scale_up)
+
+
+def _due(state: State, scene: LiveScene, plan: passes.Plan, settings: Settings, now: float) -> float | None:
+    """When to look again though nothing changes: the first time at which time alone may make a difference."""
+    dues = [paused.until for paused in state.paused.values()] + list(plan.memory.recheck_at.values())
+    dues.append(scene.cards.next_change())
+    for name, since in plan.memory.unneeded.items():
+        node = scene.cards.cards[name].node
+        dues.append(since + wait_s(node, scene.groups[node.group], settings) + SOON_S)
+    if plan.unneeded:
+        dues.append(cool_at(last_of(state), settings))
+    if plan.limited or plan.going:
+        dues.append(now + settings.scan_interval_s)
+    future = [due for due in dues if now < due < float("inf")]
+    return max(min(future), now + settings.scan_interval_s) if future else None
+
+
+def cooling(state: State, room: Room, settings: Settings, now: float) -> bool:
+    """Whether nothing goes now, since something has just come or gone, or is coming."""
+    return in_cooldown(last_of(state), settings, now, very_new_pods=room.very_new)

@@ -1,0 +1,136 @@
+"""Why a node stays, or goes: since when nobody needs it, what keeps it, what would let it go, where its pods would go. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from tidewright.kube.keys import PodKey
+from tidewright.kube.times import readable
+from tidewright.provisioning.index.index import Index
+from tidewright.provisioning.index.indexing import index_of
+from tidewright.provisioning.scaledown.candidates import eligible
+from tidewright.provisioning.scaledown.cards import Card
+from tidewright.provisioning.scaledown.going import timers, whole
+from tidewright.provisioning.scaledown.going.cooldown import cool_at
+from tidewright.provisioning.scaledown.scanning import EXPECTED, LiveScene, cards_of, last_of, recorded_plan
+from tidewright.provisioning.scaledown.scene import GroupTraits, Refusal
+from tidewright.provisioning.settings import Settings
+from tidewright.provisioning.state import State
+
+PODS = {
+    "ControllerNotFound": "the controller that made it is not there: with it, or without the pod, the node could go",
+    "MinReplicasReached": "its controller has fewer replicas than min-replica-count",
+    "NotReplicated": "no controller would make it anew: with one, or with the annotation "
+    'cluster-autoscaler.kubernetes.io/safe-to-evict: "true", it could be moved',
+    "UnmovableKubeSystemPod": "it is a young pod of kube-system: once it is older than "
+    "blocking-system-pod-distruption-timeout, or under a disruption budget, it could be moved",
+    "NotSafeToEvictAnnotation": 'its annotation cluster-autoscaler.kubernetes.io/safe-to-evict is "false"',
+    "LocalStorageRequested": "it has data on the node: named in the annotation "
+    "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes, its volumes would not keep it",
+    "NotEnoughPdb": "a disruption budget has nothing left for it: when that allows a disruption again, the node can go",
+    "UnexpectedError": "the watcher has not told yet what rules about removing it ask for",
+}
+"""Why a pod keeps its node, and what would let it go."""
+NODES = {
+    eligible.NOT_AUTOSCALED: "No group of the cloud has it: it is never removed.",
+    eligible.AT_MINIMUM: "Its group is at its minimum: with a smaller min it could go.",
+    eligible.BEING_DELETED: "It is being deleted, or has not started yet.",
+    eligible.DISABLED: f'Its annotation {eligible.SCALE_DOWN_DISABLED} is "true".',
+    eligible.UNREADY_DISABLED: "It is not ready, and scale-down-unready-enabled is false.",
+    eligible.UNEXPECTED: "How much of it is used cannot be told: it does not say what it has, or the watcher is of before.",
+    "NoPlaceToMovePods": "Its pods do not all fit on other nodes.",
+    timers.LIMIT: "Without it the cluster would be below cores-total, memory-total or gpu-total.",
+    whole.ATOMIC_FAILED: "Its group goes as a whole, and other nodes of it stay.",
+    whole.WAITS_FOR_POD: 'A pod on it has to complete first (safe-to-evict: "on-completion").',
+}
+"""Why a node stays."""
+
+
+def of_node(state: State, name: str) -> list[str]:
+    """Sentences about one node, as things are now."""
+    index = index_of(state)
+    if not state.scan.told or name not in state.nodes:
+        return []
+    if not index.settings.scale_down:
+        return ["Nothing is removed: scale-down-enabled is false."]
+    card = cards_of(state, index, state.now).cards[name]
+    entry = state.unneeded.get(name)
+    if entry is None:
+        return _needed(state, index, name, card)
+    sentences = [f"Nobody needs it since {readable(entry.since)} UTC{_moving(entry.moves)}."]
+    group = state.groups.get(card.node.group)
+    if group is None:
+        return sentences
+    plan = recorded_plan(state, index, state.now)
+    reason = plan.waiting.get(name)
+    if reason in (timers.NOT_UNNEEDED, timers.NOT_UNREADY):
+        wait = timers.wait_s(card.node, passes_group(state, index, name), index.settings)
+        return [*sentences, f"It goes at {readable(entry.since + wait)} UTC at the earliest."]
+    if reason:
+        return [*sentences, NODES.get(reason, f"It stays for now: {reason}.")]
+    cool = cool_at(last_of(state), index.settings)
+    if cool > state.now:
+        return [*sentences, f"Nothing goes before {readable(cool)} UTC, since nodes were ordered or removed."]
+    if all(leaver.name != name for leaver in plan.going):
+        return [
+            *sentences,
+            "It goes when fewer nodes are being removed: max-scale-down-parallelism, max-drain-parallelism.",
+        ]
+    return [*sentences, "It goes with the next pass."]
+
+
+def passes_group(state: State, index: Index, name: str) -> GroupTraits:
+    """The group of a node as passes see it."""
+    scene = LiveScene.of(state, index, state.now)
+    return scene.groups[state.nodes[name].group]
+
+
+def _needed(state: State, index: Index, name: str, card: Card) -> list[str]:
+    paused = state.paused.get(name)
+    if card.reason == eligible.NOT_UNDERUTILIZED and card.use is not None:
+        return [f"It is used: {_used(card, index.settings)}."]
+    if card.reason:
+        return [NODES.get(card.reason, f"It stays: {card.reason}.")]
+    if paused is not None and paused.until > state.now:
+        said = refusal_sentence(Refusal(paused.reason, paused.pod, paused.pod_reason))
+        return [f"{said} It is looked at again at {readable(paused.until)} UTC."]
+    group = state.groups.get(card.node.group)
+    if group is not None and group.target <= group.min_size:
+        return [NODES[eligible.AT_MINIMUM]]
+    if name in LiveScene.of(state, index, state.now).room.needed:
+        return [refusal_sentence(EXPECTED)]
+    return ["Whether somebody needs it is looked at with the next pass."]
+
+
+def _used(card: Card, settings: Settings) -> str:
+    use = card.use
+    limit = settings.gpu_utilization_threshold if card.node.gpu else settings.utilization_threshold
+    ratio = use.ratio if use is not None else 0.0
+    return (
+        f"{ratio * 100:.0f} % of its {use.resource if use is not None else ''} is asked for; "
+        f"with {limit * 100:.0f} % or less it would be looked at whether its pods fit elsewhere"
+    )
+
+
+def refusal_sentence(refusal: Refusal) -> str:
+    """Why a node was found to stay."""
+    if refusal == EXPECTED:
+        return "Room on it is booked, or pods that wait or are to come need it."
+    if refusal.pod:
+        why = PODS.get(refusal.pod_reason, refusal.pod_reason)
+        return f"Pod {refusal.pod} keeps it ({refusal.pod_reason}): {why}."
+    return NODES.get(refusal.reason, f"It stays: {refusal.reason}.")
+
+
+def _moving(moves: Mapping[PodKey, str]) -> str:
+    if not moves:
+        return ": no pod on it would have to move"
+    return f": its pods would go to {places(moves.values())}"
+
+
+def places(names: Iterable[str]) -> str:
+    """Nodes with the number of pods that go there, the ones with the most first."""
+    counted = sorted(Counter(names).items(), key=lambda item: (-item[1], item[0]))
+    said = [f"{name} ({pods})" for name, pods in counted[:10]]
+    return ", ".join([*said, *([f"{len(counted) - 10} more"] if len(counted) > 10 else [])])

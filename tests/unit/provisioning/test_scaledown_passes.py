@@ -1,0 +1,217 @@
+"""Passes of scale-down in the decider: what is recorded, when it is looked again, and what keeps nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tests.vectors.provisioning_life import Cluster
+from tidewright.events import facts as f
+from tidewright.events import provisioning as p
+from tidewright.events.base import JsonObject
+from tidewright.events.decisions import SetTimer
+from tidewright.host.fold.explainer import Reference
+from tidewright.kube.keys import pod_key
+from tidewright.provisioning.state import State
+from tidewright.provisioning.tell.explaining import EXPLAINER
+
+GIB = 2**30
+OWNER = f.Owner(api_version="apps/v1", kind="ReplicaSet", name="web", uid="web", controller=True)
+
+
+class Watched(Cluster):
+    """A cluster whose watcher tells what rules about removing nodes ask for."""
+
+    def __init__(self, config: JsonObject | None = None, **how: Any) -> None:
+        super().__init__(config, **how)
+        self.tell(
+            f.WorkloadObserved(
+                at=self.now, namespace="ns", name="web", api_version="apps/v1", kind="ReplicaSet", replicas=9
+            )
+        )
+        self.small = self.shape({"cpu": 500, "memory": GIB}, labels={"app": "web"})
+
+    def nodes(self, count: int, group: str = "g", minimum: int = 0, **extra: Any) -> None:
+        self.add_group(group, minimum=minimum, target=count, **extra)
+        for i in range(count):
+            self.known(f"{group}{i}", group)
+
+    def known(self, name: str, group: str, **more: Any) -> None:
+        """A node that has been there for long."""
+        template = self.groups[group].template
+        self.groups[group].instances.append(p.Instance(id=f"sim://{name}", state="running"))
+        self.observe_group(group)
+        self.again(name, template.allocatable, **more)
+
+    def again(self, name: str, allocatable: Mapping[str, int], **more: Any) -> None:
+        fields: dict[str, Any] = {
+            "labels": {"kubernetes.io/hostname": name},
+            "ready": True,
+            "ready_changed_at": self.now - 7200,
+            "created_at": self.now - 7200,
+            "delays": (),
+            **more,
+        }
+        self.tell(
+            f.NodeObserved(
+                at=self.now,
+                name=name,
+                uid=f"uid-{name}",
+                allocatable=dict(allocatable),
+                provider_id=f"sim://{name}",
+                **fields,
+            )
+        )
+
+    def placed(self, name: str, node: str, **more: Any) -> None:
+        fields: dict[str, Any] = {"owners": (OWNER,), "removal": f.Removal(), **more}
+        self.pod(name, fields.pop("shape", self.small), node=node, **fields)
+
+    def gone(self, name: str) -> None:
+        self.tell(f.PodGone(at=self.now, namespace="ns", name=name, uid=f"uid-{name}"))
+
+    def budget(self, allowed: int) -> None:
+        self.tell(
+            p.PodDisruptionBudgetObserved(
+                at=self.now,
+                namespace="ns",
+                name="web",
+                selector={"matchLabels": {"app": "web"}},
+                allowed=allowed,
+            )
+        )
+
+    @property
+    def unneeded(self) -> set[str]:
+        return set(self.state.unneeded)
+
+    def standing(self, node: str) -> str:
+        copied = msgspec.json.decode(msgspec.json.encode(self.state), type=State)
+        return " ".join(EXPLAINER.standing(copied, Reference("node", "", node), self.now))
+
+
+def three_nodes(config: JsonObject | None = None) -> Watched:
+    """One empty, one with a pod, one with many."""
+    cluster = Watched(config)
+    cluster.nodes(3)
+    cluster.placed("one", "g1")
+    for i in range(6):
+        cluster.placed(f"many{i}", "g2")
+    return cluster
+
+
+def test_a_node_is_unneeded_when_its_pods_fit_elsewhere_and_it_is_recorded_where() -> None:
+    cluster = three_nodes()
+    cluster.advance(15)
+    assert cluster.unneeded == {"g0", "g1"}
+    assert cluster.state.unneeded["g1"].moves == {pod_key("ns", "one"): "g2"}
+    (tracked,) = cluster.of(p.TrackUnneededNodes)
+    assert [node.node for node in tracked.unneeded] == ["g0", "g1"]
+    assert "Nobody needs it since" in cluster.standing("g1")
+    assert "its pods would go to g2 (1)" in cluster.standing("g1")
+    assert "75 % of its cpu is asked for" in cluster.standing("g2")
+
+
+def test_nothing_is_recorded_nor_timed_while_nothing_changes() -> None:
+    cluster = three_nodes({"scale-down-unneeded-time": "1h"})
+    cluster.advance(60)
+    before = len(cluster.said)
+    cluster.advance(1800)
+    looked = [d for d in cluster.said[before:] if isinstance(d, p.TrackUnneededNodes | SetTimer)]
+    assert [d for d in looked if isinstance(d, p.TrackUnneededNodes) or d.key == "scan"] == []
+
+
+def test_a_pod_that_comes_makes_its_node_needed_again() -> None:
+    cluster = three_nodes()
+    cluster.advance(15)
+    for i in range(6):
+        cluster.placed(f"new{i}", "g0")
+    cluster.advance(15)
+    assert cluster.unneeded == {"g1"}
+    assert cluster.of(p.TrackUnneededNodes)[-1].needed == ("g0",)
+
+
+def test_a_pod_without_a_place_keeps_its_node_and_it_is_said_which() -> None:
+    cluster = Watched()
+    cluster.nodes(2, cpu=1000)
+    cluster.placed("one", "g0")
+    cluster.placed("two", "g1")
+    cluster.placed("three", "g1")
+    cluster.advance(15)
+    assert cluster.unneeded == set()
+    assert cluster.state.paused["g0"].reason == "NoPlaceToMovePods"
+    assert "Its pods do not all fit on other nodes." in cluster.standing("g0")
+    cluster.gone("three")
+    cluster.advance(400)
+    assert len(cluster.unneeded) == 1
+
+
+def test_a_pod_that_may_not_move_keeps_its_node_with_what_would_let_it_go() -> None:
+    cluster = three_nodes()
+    cluster.placed("one", "g1", owners=())
+    cluster.advance(15)
+    assert cluster.unneeded == {"g0"}
+    assert "Pod ns/one keeps it (NotReplicated): no controller would make it anew" in cluster.standing("g1")
+
+
+def test_what_the_watcher_has_not_told_of_a_pod_keeps_its_node() -> None:
+    cluster = three_nodes()
+    cluster.placed("one", "g1", removal=None)
+    cluster.advance(15)
+    assert cluster.unneeded == {"g0"}
+    assert cluster.state.paused["g1"].pod_reason == "UnexpectedError"
+
+
+def test_a_budget_is_charged_by_every_node_that_goes() -> None:
+    cluster = Watched()
+    cluster.nodes(4)
+    for i in range(3):
+        cluster.placed(f"p{i}", f"g{i}")
+    cluster.budget(1)
+    cluster.advance(15)
+    assert len(cluster.unneeded - {"g3"}) == 1
+    blocked = [paused.pod_reason for paused in cluster.state.paused.values()]
+    assert blocked == ["NotEnoughPdb"] * 2
+
+
+def test_a_pod_that_waits_keeps_the_node_on_which_it_fits() -> None:
+    cluster = three_nodes()
+    big = cluster.shape({"cpu": 3800, "memory": GIB})
+    cluster.pod("waits", big)
+    cluster.advance(15)
+    assert "g0" not in cluster.unneeded
+    assert cluster.unneeded == {"g1"}
+
+
+def test_no_pass_is_made_while_every_group_is_at_its_minimum() -> None:
+    cluster = Watched()
+    cluster.nodes(3, minimum=3)
+    cluster.advance(600)
+    assert [timer for timer in cluster.of(SetTimer) if timer.key == "scan"] == []
+
+
+def test_an_unhealthy_cluster_forgets_who_is_unneeded() -> None:
+    cluster = three_nodes({"ok-total-unready-count": 0, "max-total-unready-percentage": 10})
+    cluster.advance(15)
+    assert cluster.unneeded
+    cluster.again("g2", cluster.groups["g"].template.allocatable, ready=False)
+    cluster.advance(15)
+    assert cluster.unneeded == set()
+
+
+def test_the_index_built_anew_finds_what_the_old_one_did() -> None:
+    cluster = three_nodes()
+    cluster.advance(15)
+    before = dict(cluster.state.unneeded)
+    cluster.state.beside.index = None
+    cluster.budget(5)
+    cluster.advance(30)
+    assert cluster.state.unneeded == before
+
+
+def test_as_the_reference_does_it_the_same_nodes_are_found() -> None:
+    cluster = three_nodes({"as-reference": True})
+    cluster.advance(15)
+    assert cluster.unneeded == {"g0", "g1"}
