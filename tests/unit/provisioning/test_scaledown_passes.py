@@ -215,3 +215,61 @@ def test_as_the_reference_does_it_the_same_nodes_are_found() -> None:
     cluster = three_nodes({"as-reference": True})
     cluster.advance(15)
     assert cluster.unneeded == {"g0", "g1"}
+
+
+def removed(cluster: Watched) -> list[p.RemoveNode]:
+    found: list[p.RemoveNode] = cluster.of(p.RemoveNode)
+    return found
+
+
+def test_an_empty_node_and_one_with_a_pod_go_after_their_time_with_who_leaves_and_why() -> None:
+    cluster = three_nodes()
+    cluster.advance(600)
+    assert removed(cluster) == []
+    cluster.advance(30)
+    empty, drained = removed(cluster)
+    assert (empty.node, empty.kind, empty.pods) == ("g0", "empty", ())
+    assert (drained.node, drained.kind, drained.group, drained.size) == ("g1", "drain", "g", 3)
+    assert [(pod.namespace, pod.name, pod.uid) for pod in drained.pods] == [("ns", "one", "uid-one")]
+    assert [reason.rule for reason in drained.because] == ["Unneeded", "PodsFitElsewhere"]
+    assert cluster.of(p.TrackIdleNodes) == []
+
+
+def test_no_group_goes_below_its_minimum() -> None:
+    cluster = Watched()
+    cluster.nodes(3, minimum=2)
+    cluster.advance(700)
+    assert len(removed(cluster)) == 1
+
+
+def test_nothing_goes_while_nodes_were_ordered_just_now() -> None:
+    cluster = three_nodes({"scale-down-unneeded-time": "1m", "scale-down-delay-after-add": "30m"})
+    cluster.add_group("h")
+    cluster.pod("big", cluster.shape({"cpu": 3900, "memory": GIB}, {"nodeSelector": {"pool": "none"}}))
+    cluster.state.last_scale_up = cluster.now
+    cluster.advance(1200)
+    assert removed(cluster) == []
+    cluster.advance(700)
+    assert removed(cluster) != []
+
+
+def test_one_node_with_pods_goes_at_a_time() -> None:
+    cluster = Watched({"scale-down-unneeded-time": "1m"})
+    cluster.nodes(4)
+    for i in range(4):
+        cluster.placed(f"p{i}", f"g{i}")
+    cluster.silent = True
+    cluster.advance(300)
+    assert len(removed(cluster)) == 1
+
+
+def test_an_annotation_keeps_a_node_and_it_is_said() -> None:
+    cluster = three_nodes()
+    cluster.again(
+        "g0",
+        cluster.groups["g"].template.allocatable,
+        annotations={"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"},
+    )
+    cluster.advance(700)
+    assert "g0" not in {removal.node for removal in removed(cluster)}
+    assert "scale-down-disabled" in cluster.standing("g0")

@@ -64,7 +64,10 @@ def report(
 def contents(state: State, view: View) -> dict[str, Any]:
     """All of it but the times."""
     groups = {name: group for name, group in sorted(view.groups.items()) if name in state.groups}
-    idle = {name: sum(m in state.idle for m in group.members) for name, group in groups.items()}
+    idle = {
+        name: sum(m in state.idle or m in state.unneeded for m in group.members)
+        for name, group in groups.items()
+    }
     total = _total([group.counts for group in groups.values()])
     grows = any(scaling_up(group.counts) for group in groups.values())
     return {

@@ -326,6 +326,8 @@ def _nodes_of_groups(state: State, index: Index, view: View, grid: Grid) -> list
     for name in sorted(view.groups):
         for member in view.groups[name].members:
             node = state.nodes[member]
+            if node.delays is not None:
+                continue  # passes of scale-down look after it
             row = index.grid.rows.get(member)
             nodes.append(
                 idle.GroupNode(

@@ -261,13 +261,14 @@ def _began(value: str) -> float:
         return 0.0
 
 
-def traits_of(name: NodeGroupId, group: GroupState, registered: int = 0) -> GroupTraits:
+def traits_of(name: NodeGroupId, group: GroupState, registered: int = 0, leaving: int = 0) -> GroupTraits:
     """A group as passes see it; its target counts no more what is being deleted."""
     return GroupTraits(
         id=name,
         min=group.min_size,
         target=group.target,
         registered=registered,
+        leaving=leaving,
         zero_or_max=group.zero_or_max,
     )
 

@@ -7,6 +7,7 @@ with the next timer; what was found is recorded, so that each part begins where 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -16,9 +17,11 @@ from tidewright.events.provisioning import PausedNode, TrackUnneededNodes, Unnee
 from tidewright.kube.keys import ObjectKey, PodKey
 from tidewright.provisioning.cluster.cluster_state import Counts, Health, cluster_healthy
 from tidewright.provisioning.group_ids import NodeGroupId
+from tidewright.provisioning.holding import LOOK_AGAIN_S, of_service
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.scaledown import passes
+from tidewright.provisioning.scaledown.beginning import begun
 from tidewright.provisioning.scaledown.candidates.eligible import listed
 from tidewright.provisioning.scaledown.cards import Cards, KnownOwners, traits_of
 from tidewright.provisioning.scaledown.drain.budgets import Allowance
@@ -78,6 +81,8 @@ class LiveScene(passes.Scene):
             grid=room.grid,
             budgets=cards.budgets(state),
             owners=KnownOwners(state),
+            empty_going=sum(not removal.drains for removal in state.removals.values()),
+            drains_going=sum(removal.drains for removal in state.removals.values()),
         )
         self.state = state
         self.index = index
@@ -101,9 +106,10 @@ class LiveScene(passes.Scene):
 
     def closed(self, settings: Settings) -> list[str]:
         """Beside nodes that take no pods rows that are no nodes yet."""
+        closed = [*self.cards.closed, *self.state.removals]
         if self.grid is self.index.grid:
-            return list(self.cards.closed)
-        return [*self.cards.closed, *(name for name in self.grid.rows if name not in self.cards.cards)]
+            return closed
+        return [*closed, *(name for name in self.grid.rows if name not in self.cards.cards)]
 
 
 def groups_of(state: State) -> dict[NodeGroupId, GroupTraits]:
@@ -113,7 +119,11 @@ def groups_of(state: State) -> dict[NodeGroupId, GroupTraits]:
         for node in state.nodes.values():
             if node.group and not node.doomed:
                 there[node.group] = there.get(node.group, 0) + 1
-    return {name: traits_of(name, group, there.get(name, 0)) for name, group in state.groups.items()}
+    leaving = Counter(r.group for r in state.removals.values() if not r.deletion)
+    return {
+        name: traits_of(name, group, there.get(name, 0), leaving[name])
+        for name, group in state.groups.items()
+    }
 
 
 def cards_of(state: State, index: Index, now: float) -> Cards:
@@ -157,6 +167,7 @@ def part_of_a_pass(state: State, index: Index, room: Room, now: float) -> Found:
         for name in sorted(cards.eligible)
         if not listed(cards.cards[name].node, scene.groups)
         and name not in room.needed
+        and name not in state.removals
         and (name not in state.paused or state.paused[name].until <= now)
     ]
     plan = passes.simulate(scene, willing, memory_of(state, settings, now), settings, now)
@@ -168,6 +179,9 @@ def part_of_a_pass(state: State, index: Index, room: Room, now: float) -> Found:
         found.due = now + SOON_S
         return found
     passes.choose(scene, plan, settings, now)
+    if cooling(state, room, settings, now):
+        plan.going = []
+    found.decisions += begun(state, plan, settings, now)
     found.due = _due(state, scene, plan, settings, now)
     return found
 
@@ -261,6 +275,7 @@ def last_of(state: State) -> Last:
 
 def _due(state: State, scene: LiveScene, plan: passes.Plan, settings: Settings, now: float) -> float | None:
     """When to look again though nothing changes: the first time at which time alone may make a difference."""
+    acts = of_service(state).acts
     dues = [paused.until for paused in state.paused.values()] + list(plan.memory.recheck_at.values())
     dues.append(scene.cards.next_change())
     for name, since in plan.memory.unneeded.items():
@@ -269,7 +284,7 @@ def _due(state: State, scene: LiveScene, plan: passes.Plan, settings: Settings, 
     if plan.unneeded:
         dues.append(cool_at(last_of(state), settings))
     if plan.limited or plan.going:
-        dues.append(now + settings.scan_interval_s)
+        dues.append(now + (settings.scan_interval_s if acts else LOOK_AGAIN_S))
     future = [due for due in dues if now < due < float("inf")]
     return max(min(future), now + settings.scan_interval_s) if future else None
 

@@ -98,8 +98,6 @@ class ProvisioningExplainer:
                 return asked.kind == BUFFER and key_of(event.namespace, event.name) == name
             case ResolvePod():
                 return asked.kind == BUFFER and key_of(event.target.namespace, event.target.name) == name
-            case RemoveNode() if asked.kind == NODE:
-                return asked.name == event.node
             case DeleteObject():
                 return asked.kind == REQUEST and event.target.name == asked.name
         if isinstance(event, ABOUT_REQUEST):

@@ -86,7 +86,7 @@ def series(state: State) -> Iterator[Series]:  # noqa: C901  # a line per series
         labels = {"node_group": name, "reason": entry.code if entry is not None else ""}
         left_alone = float(backed_off(entry, state.now))
         yield Series("cluster_autoscaler_node_group_backoff_status", labels, left_alone)
-    yield Series("cluster_autoscaler_unneeded_nodes_count", {}, len(state.idle))
+    yield Series("cluster_autoscaler_unneeded_nodes_count", {}, len(state.idle) + len(state.unneeded))
     if index.settings.scale_down:
         for reason, number in unremovable(state, index).items():
             yield Series("cluster_autoscaler_unremovable_nodes_count", {"reason": reason}, number)

@@ -64,6 +64,8 @@ _SENTENCES: dict[str, str] = {
     "RoomMissed": "it had found room on those of others in group {groups}",
     "GroupGone": "group {group} is no longer there",
     "Idle": "node {node} was empty for {idle_s} s",
+    "Unneeded": "nobody needed node {node} for {unneeded_s} s",
+    "PodsFitElsewhere": "its {pods} pods fit on {nodes} other nodes: {places}",
     "RemovalBegins": "node {node} is to be removed ({removal})",
     "LeftOver": "node {node} carries the mark of {removal}, which is not under way",
     "SoftTainted": "node {node} is not needed, and waits",
