@@ -5,7 +5,9 @@ errors      what can go wrong, as one tree
 cancellation  a client that may lose a cancellation, asked so that it counts
 credentials  a credentials file, looked at before it is used
 opening     a connection to a server: soon or not at all, and why not
-connection  `Log`: make or check the stream, append atomically, look up, read
+bus         one connection to a server: what it is asked, and how its refusals are raised
+appending   a batch or nothing, signed, and behind what nobody believes
+connection  `Log`: make or check the stream, append, look up, read
 stream_settings whether a stream's settings are as wanted, and what is wrong with another's
 refusals    the server's error codes as errors of the log
 diagnostics loggers whose library is imported with the first line

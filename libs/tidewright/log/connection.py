@@ -1,37 +1,31 @@
 """`Log`: one connection to one cluster's stream.
 
 Three things are public protocol that the client library does not wrap: stream settings newer than its
-types (`tidewright.log.stream_settings`), atomic batches, and expectations per message. They are thin.
+types (`tidewright.log.stream_settings`), atomic batches and expectations per message (`tidewright.log.appending`). They are thin.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
-from uuid import uuid4
 
-import msgspec
 import nats.errors
 from nats.aio.client import Client
 
 from tidewright.log import errors, reader, subjects
-from tidewright.log.cancellation import heeded
+from tidewright.log.appending import Appends, Committed, Message
+from tidewright.log.bus import Bus
 from tidewright.log.continuity import Continuity, Extent
 from tidewright.log.diagnostics import get_logger
 from tidewright.log.doubts import Doubts
-from tidewright.log.envelope import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE, EXPECTED, MAX_BATCH
 from tidewright.log.identity import Identity, shown
 from tidewright.log.lookups import Lookups
-from tidewright.log.opening import described, opened
-from tidewright.log.partial_batches import Torn
-from tidewright.log.refusals import FULL, NO_MESSAGE, NOT_FOUND, refusal
+from tidewright.log.opening import opened
+from tidewright.log.refusals import NOT_FOUND
 from tidewright.log.store_quota import Room, place_of
 from tidewright.log.stream_settings import AGED, CONSUMER_LIMITS, has_settings, mismatch
 from tidewright.log.subjects import Slot, Subjects
@@ -45,70 +39,36 @@ if TYPE_CHECKING:
     from tidewright.log.trust import Trust
 
 DEFAULT_SLOTS = 32
-TRIES = 5
-"""Of an append that expects nothing, and has to, to be signed."""
-ASK_AGAIN_S = 0.2
-"""Between a question that was not answered and the next."""
-DENIED_FOR_S = 30.0
-"""A subject that was refused is not tried again for so long; permissions can change meanwhile."""
+
+__all__ = ["DEFAULT_SLOTS", "Committed", "Log", "Message"]
 
 logger = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message to append.
+class Log(Bus):
+    """A connection to the stream of one cluster.
 
     Attributes:
-        expect_last: sequence that the last message of this subject must have; 0 for "none yet",
-            None for no expectation. In a batch, only the first message of a subject may have one.
+        trust: what decides whom to believe; None believes whatever the bus let through.
+        room: what is known of the room that the store has left.
     """
-
-    subject: str
-    body: bytes
-    headers: Mapping[str, str] | None = None
-    expect_last: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """An accepted append: its messages lie at `last_seq - count + 1 .. last_seq`, in order."""
-
-    last_seq: int
-    count: int
-
-    def seq_of(self, index: int) -> int:
-        """The sequence of the message at `index` of the append."""
-        return self.last_seq - self.count + 1 + index
-
-
-class Log:
-    """A connection to the stream of one cluster."""
 
     def __init__(
         self, client: Client, cluster: str, url: str, timeout_s: float, patience_s: float = 0.0
     ) -> None:
-        self.client = client
+        stream = f"TW_{subjects.escape(cluster).replace('%', '-')}"
+        super().__init__(client, url, stream, timeout_s=timeout_s, patience_s=patience_s)
         self.cluster = cluster
-        self.url = url
         self.subjects = Subjects(cluster)
-        self.stream = f"TW_{subjects.escape(cluster).replace('%', '-')}"
         self.slots = DEFAULT_SLOTS
         self.replicas = 1
         self.max_age_s = 0.0
-        self.timeout_s = timeout_s
-        self.patience_s = patience_s
         self.doubts = Doubts()
         self.lookups = Lookups(self)
         self.trust: Trust | None = None
-        """What decides whom to believe; None believes whatever the bus let through."""
-        self._signer: Signer | None = None
-        self._keys: Trust | None = None
-        self._torn = Torn(self._last_stored, self._stored_at, self.bounds)
-        self._room = Room(lambda: self._api("INFO", {}))
+        self.room = Room(lambda: self.answer_of("INFO", {}))
         self.continuity = Continuity(self.stream, self.extent)
-        self._denied: dict[str, float] = {}
-        """Subjects, in lower case, that the server refused to take from us, and when (monotonic)."""
+        self._appends = Appends(self)
 
     @classmethod
     async def connect(
@@ -133,7 +93,7 @@ class Log:
         """
         client, denied = await opened(url, credentials, name)
         log = cls(client, cluster, url, timeout_s, patience_s)
-        log._denied = denied
+        log.denied = denied
         return log
 
     def authenticate(
@@ -146,17 +106,19 @@ class Log:
         from tidewright.log.keyring import Keyring  # who reads without an anchor does without cryptography
         from tidewright.log.trust import Trust
 
-        self._signer = signer
-        self._keys = Trust(self.lookups, self.subjects, Keyring(self.subjects, anchors))
-        self.trust = self._keys if anchors is not None else None
+        keys = Trust(self.lookups, self.subjects, Keyring(self.subjects, anchors))
+        self._appends.signer, self._appends.keys = signer, keys
+        self.trust = keys if anchors is not None else None
 
     async def key_record(self) -> Keys | None:
         """The key record in force; None when there is none, or nobody asked for keys (`authenticate`)."""
-        return await self._keys.keys() if self._keys is not None else None
+        used = self._appends.keys
+        return await used.keys() if used is not None else None
 
     def sealed(self, data: bytes) -> bytes:
         """Content that is kept beside the log, with this service's signature behind it, where it signs."""
-        return data if self._signer is None else self._signer.sealed(data)
+        signer = self._appends.signer
+        return data if signer is None else signer.sealed(data)
 
     async def unsealed(self, data: bytes, service: str, written_at: int) -> str:
         """Why content that a service is said to have kept is not believed; empty when it is.
@@ -179,25 +141,26 @@ class Log:
             NoKeys: there is none that the trust anchor vouches for, or it does not have the signing key.
             LogUnavailable: no answer.
         """
-        if self._keys is None or (self._signer is None and self.trust is None):
+        used, signer = self._appends.keys, self._appends.signer
+        if used is None or (signer is None and self.trust is None):
             return
         keys = await self.key_record()
         if keys is None:
             raise errors.NoKeys(
-                f"there is no key record on {self._keys.keyring.subject} that the trust anchor vouches for: "
+                f"there is no key record on {used.keyring.subject} that the trust anchor vouches for: "
                 f"run `tidewright keys install` with the root key, with --cluster {self.cluster}"
             )
-        if self._signer is not None:
-            if not self._signer.known_to(keys):
+        if signer is not None:
+            if not signer.known_to(keys):
                 raise errors.NoKeys(
-                    f"the key record on {self._keys.keyring.subject} does not have the signing key {self._signer.name}: "
+                    f"the key record on {used.keyring.subject} does not have the signing key {signer.name}: "
                     "nobody would believe what it signs; run `tidewright keys install` with its public key"
                 )
-            self._signer.follow(keys)
+            signer.follow(keys)
 
     async def close(self) -> None:
         """Close the connection. What was not answered is not waited for."""
-        await self._room.close()
+        await self.room.close()
         # What the client has yet to say to a server that is gone must not hide why we close.
         # Its own words for a transport that is closed already are a RuntimeError (uvloop).
         with contextlib.suppress(OSError, RuntimeError, nats.errors.Error):
@@ -210,11 +173,6 @@ class Log:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-    @property
-    def max_message_bytes(self) -> int:
-        """What the server takes of one message, headers included."""
-        return int(self.client.max_payload)
 
     @cached_property
     def jetstream(self) -> JetStreamContext:
@@ -261,7 +219,7 @@ class Log:
         aged = {AGED: "true"} if max_age_s else {}
         current = await self.settings(self.stream)
         if current is None:
-            answer = await self._api(
+            answer = await self.answer_of(
                 f"STREAM.CREATE.{self.stream}", desired | {"metadata": desired["metadata"] | aged}
             )
             if "error" not in answer:
@@ -269,7 +227,7 @@ class Log:
                 return "made"
             current = await self.settings(self.stream)  # somebody else was quicker
             if current is None:
-                raise self._error(answer["error"], f"stream {self.stream}")
+                raise self.refused(answer["error"], f"stream {self.stream}")
         self._check_metadata(current.get("metadata") or {}, desired["metadata"])
         self.slots, self.replicas, self.max_age_s = slots, replicas, max_age_s
         if has_settings(current, desired):
@@ -279,9 +237,9 @@ class Log:
         merged = (
             current | desired | {"metadata": (current.get("metadata") or {}) | desired["metadata"] | aged}
         )
-        answer = await self._api(f"STREAM.UPDATE.{self.stream}", merged)
+        answer = await self.answer_of(f"STREAM.UPDATE.{self.stream}", merged)
         if "error" in answer:
-            raise self._error(answer["error"], f"stream {self.stream}")
+            raise self.refused(answer["error"], f"stream {self.stream}")
         return "changed"
 
     async def adopt_slots(self, cluster_id: str = "") -> int:
@@ -308,7 +266,7 @@ class Log:
                 f"no stream of cluster {self.cluster!r} at {shown(self.url)}: run `tidewright install` first, with --cluster {self.cluster}"
             )
         self._check_metadata(metadata, {"tw.slot-hash": subjects.SLOT_HASH})
-        self._room.lies_in(metadata.get(subjects.STORE, ""))
+        self.room.lies_in(metadata.get(subjects.STORE, ""))
         self.slots = int(count)
         self.replicas = int((current or {}).get("num_replicas") or 1)
         self.max_age_s = ((current or {}).get("max_age") or 0) / 1e9
@@ -322,7 +280,7 @@ class Log:
         """
         current, place = await self.settings(self.stream) or {}, place_of(folder)
         metadata = current.get("metadata") or {}
-        self._room.lies_in(place)
+        self.room.lies_in(place)
         if metadata.get(subjects.STORE) != place:
             merged = current | {"metadata": metadata | {subjects.STORE: place}}
             await self.api(f"STREAM.UPDATE.{self.stream}", merged)
@@ -340,11 +298,11 @@ class Log:
 
     async def extent(self) -> Extent | None:
         """What the stream says of itself; None when it is not there."""
-        info = await self._api(f"STREAM.INFO.{self.stream}", {})
+        info = await self.answer_of(f"STREAM.INFO.{self.stream}", {})
         if "error" in info:
             if info["error"].get("err_code") == NOT_FOUND:
                 return None
-            raise self._error(info["error"], f"stream {self.stream}")
+            raise self.refused(info["error"], f"stream {self.stream}")
         state, config = info["state"], info["config"]
         max_age_s = (config.get("max_age") or 0) / 1e9
         ever_aged = bool(max_age_s) or AGED in (config.get("metadata") or {})
@@ -353,11 +311,11 @@ class Log:
 
     async def settings(self, stream: str) -> dict[str, Any] | None:
         """The configuration of a stream of the server's; None when there is none of that name."""
-        answer = await self._api(f"STREAM.INFO.{stream}", {})
+        answer = await self.answer_of(f"STREAM.INFO.{stream}", {})
         if "error" in answer:
             if answer["error"].get("err_code") == NOT_FOUND:
                 return None
-            raise self._error(answer["error"], f"stream {stream}")
+            raise self.refused(answer["error"], f"stream {stream}")
         config: dict[str, Any] = answer["config"]
         return config
 
@@ -371,11 +329,11 @@ class Log:
 
     async def subjects_of(self, stream: str, pattern: str) -> list[str]:
         """The subjects of a stream that match a filter and have a message; none when there is no such stream."""
-        answer = await self._api(f"STREAM.INFO.{stream}", {"subjects_filter": pattern})
+        answer = await self.answer_of(f"STREAM.INFO.{stream}", {"subjects_filter": pattern})
         if "error" in answer:
             if answer["error"].get("err_code") == NOT_FOUND:
                 return []
-            raise self._error(answer["error"], f"stream {stream}")
+            raise self.refused(answer["error"], f"stream {stream}")
         return sorted(answer["state"].get("subjects") or ())
 
     # -- appending -------------------------------------------------------------------------------
@@ -393,87 +351,7 @@ class Log:
             Unsound: the log is known to be another than before.
             AppendRefused: anything else that the server refuses.
         """
-        if self.continuity.broken is not None:
-            raise errors.Unsound(str(self.continuity.broken))
-        if not 0 < len(messages) <= MAX_BATCH:
-            raise ValueError(f"an append takes 1 to {MAX_BATCH} messages, not {len(messages)}")
-        if no_space := self._room.no_space:
-            raise errors.StoreFull(f"{no_space}; nothing was dropped")
-        if full := await self._room.full():
-            raise errors.StoreFull(
-                f"the store of nats-server at {shown(self.url)} is full ({full}): enlarge it or shorten max_age; nothing was dropped"
-            )
-        await self.settled()
-        unexpecting = self._signer is not None and messages[-1].expect_last is None
-        for remaining in reversed(range(TRIES if unexpecting else 1)):
-            try:
-                return await self._appended(messages)
-            except errors.Conflict:
-                if remaining:
-                    continue  # nothing was expected by the caller: somebody else's message came in between
-                behind = await self._behind_forged(messages)
-                if behind is None:
-                    raise
-                return await self._appended(behind)
-        raise AssertionError("the last try returns or raises")
-
-    async def _appended(self, messages: Sequence[Message]) -> Committed:
-        if self._signer is not None:
-            messages = await self._signable(self._signer, messages)
-        if len(messages) > 1:
-            return await self._batch(messages)
-        return await self._append(*self._prepared(messages)[0])
-
-    async def _signable(self, signer: Signer, messages: Sequence[Message]) -> Sequence[Message]:
-        """What is to be signed: the last message always has an expectation, which makes it good for one place only."""
-        if (signer.changed() or not signer.log) and self._keys is not None:
-            keys = await self._keys.keys()
-            if keys is None:
-                raise errors.NoKeys(f"there is no key record on {self._keys.keyring.subject} any longer")
-            signer.follow(keys)
-        last = messages[-1]
-        if last.expect_last is not None:
-            return messages
-        stored = await self._last_stored(last.subject)
-        return [*messages[:-1], replace(last, expect_last=stored.seq if stored else 0)]
-
-    def _prepared(
-        self, messages: Sequence[Message], batch: str = ""
-    ) -> list[tuple[str, bytes, dict[str, str]]]:
-        """Messages as they are sent; the client writes into the headers that it is given."""
-        prepared: list[tuple[str, bytes, dict[str, str]]] = []
-        for message in messages:
-            headers = dict(message.headers or {})
-            if message.expect_last is not None:
-                headers[EXPECTED] = str(message.expect_last)
-            prepared.append((message.subject, message.body, headers))
-        if self._signer is not None:
-            self._signer.sign(prepared)
-        if batch:
-            for n, (_, _, headers) in enumerate(prepared, 1):
-                headers[BATCH_ID] = batch
-                headers[BATCH_SEQUENCE] = str(n)
-            prepared[-1][2][BATCH_COMMIT] = "1"
-        return prepared
-
-    async def _behind_forged(self, messages: Sequence[Message]) -> list[Message] | None:
-        """The same messages, to be appended behind those on their subjects that nobody believes.
-
-        The server counts these when it compares sequences, whoever reads does not: else one forged
-        message on a checkpoint's subject would stop its owner for good. None when an expectation was
-        wrong by what is believed, too, or when nothing is forged.
-        """
-        adjusted: list[Message] = []
-        for message in messages:
-            if message.expect_last is not None:
-                stored = await self._last_stored(message.subject)
-                if (seq := stored.seq if stored else 0) != message.expect_last:
-                    last = await self.last(message.subject)
-                    if (last.seq if last else 0) != message.expect_last:
-                        return None
-                    message = replace(message, expect_last=seq)
-            adjusted.append(message)
-        return adjusted if adjusted != list(messages) else None
+        return await self._appends.commit(messages)
 
     async def settled(self) -> None:
         """Return when an append whose answer was lost is on the log as a whole, or not at all.
@@ -482,51 +360,11 @@ class Log:
             StoreFull: the server has stored a part of it, and has no room for the rest.
             LogUnavailable: the server does not say.
         """
-        await self._torn.check()
-
-    async def _batch(self, messages: Sequence[Message]) -> Committed:
-        batch, last = uuid4().hex, len(messages)
-        in_doubt = False
-        try:
-            for n, (subject, body, headers) in enumerate(self._prepared(messages, batch), 1):
-                if n in (1, last):
-                    in_doubt = n == last
-                    answer = await self._request(subject, body, headers)
-                    if answer:
-                        ack = msgspec.json.decode(answer)
-                        if "error" in ack:
-                            in_doubt = in_doubt and ack["error"].get("err_code") in FULL
-                            # One that was refused on its way is missing in the batch.
-                            for message in messages:
-                                self._check_allowed(message.subject)
-                            raise self._error(
-                                ack["error"], f"append of {last} messages, the first on {messages[0].subject}"
-                            )
-                        if n == last:
-                            in_doubt = False
-                            return Committed(int(ack["seq"]), last)
-                else:
-                    await self._publish(subject, body, headers)
-        finally:
-            # Not before: others of this process may append while an answer is waited for.
-            if in_doubt:
-                self._torn.unanswered(batch, messages)
-        raise errors.LogUnavailable(
-            f"stream {self.stream} did not say what became of a batch of {last} messages"
-        )
+        await self._appends.settled()
 
     async def append(self, message: Message) -> Committed:
         """Append one message, on whatever stream of the server has its subject (a bucket's); raises as `commit`."""
-        headers = dict(message.headers or {})
-        if message.expect_last is not None:
-            headers[EXPECTED] = str(message.expect_last)
-        return await self._append(message.subject, message.body, headers)
-
-    async def _append(self, subject: str, body: bytes, headers: dict[str, str]) -> Committed:
-        ack = msgspec.json.decode(await self._request(subject, body, headers))
-        if "error" in ack:
-            raise self._error(ack["error"], f"append on {subject}")
-        return Committed(int(ack["seq"]), 1)
+        return await self._appends.append(message)
 
     # -- looking up ------------------------------------------------------------------------------
 
@@ -545,12 +383,6 @@ class Log:
     async def first_of(self, subject: str, seq: int) -> reader.Record | None:
         """The first message at or after a sequence whose subject matches a filter, of those that are believed."""
         return await self.lookups.first(subject, seq)
-
-    async def _last_stored(self, subject: str) -> reader.Record | None:
-        return await self.lookups.stored({"last_by_subj": subject})
-
-    async def _stored_at(self, seq: int) -> reader.Record | None:
-        return await self.lookups.stored({"seq": seq})
 
     async def last_per_subject(self, filters: Sequence[str]) -> AsyncIterator[reader.Record]:
         """The last message of every subject that matches, in stream order."""
@@ -578,75 +410,6 @@ class Log:
     @property
     def unable(self) -> str:
         """Why nothing can be appended at present, as far as is known without asking; empty while it can."""
-        if no_space := self._room.no_space:
+        if no_space := self.room.no_space:
             return no_space
         return "" if self.client.is_connected else f"nats-server at {shown(self.url)} is not reached"
-
-    # -- protocol --------------------------------------------------------------------------------
-
-    async def asked(self, verb: str, query: Mapping[str, Any], stream: str = "") -> dict[str, Any] | None:
-        """The answer to a look-up; None when there is no such message, or no such `stream` (not the log's own)."""
-        answer = await self._api(verb, query)
-        if "error" not in answer:
-            return answer
-        code = answer["error"].get("err_code")
-        if code == NO_MESSAGE or (code == NOT_FOUND and stream not in ("", self.stream)):
-            return None
-        raise self._error(answer["error"], verb)
-
-    async def api(self, verb: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """One request of the JetStream API, its error raised as one of ours."""
-        answer = await self._api(verb, body)
-        if "error" in answer:
-            raise self._error(answer["error"], verb)
-        return answer
-
-    async def _api(self, verb: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        payload = msgspec.json.encode(body) if body else b""
-        patient_until = time.monotonic() + self.patience_s
-        while True:
-            try:
-                answer = await self._request(f"$JS.API.{verb}", payload, None)
-            except errors.LogUnavailable as error:
-                if time.monotonic() >= patient_until:
-                    raise
-                logger.warning("the log does not answer, asking again", asked=verb, error=str(error))
-                await asyncio.sleep(ASK_AGAIN_S)
-            else:
-                return msgspec.json.decode(answer)  # type: ignore[no-any-return]  # an answer is an object
-
-    async def _publish(self, subject: str, body: bytes, headers: dict[str, str]) -> None:
-        try:
-            await heeded(self.client.publish(subject, body, headers=headers))
-        except (nats.errors.Error, OSError) as error:
-            raise errors.LogUnavailable(
-                f"nats-server at {shown(self.url)} is not reached: {error}"
-            ) from error
-
-    async def _request(self, subject: str, body: bytes, headers: dict[str, str] | None) -> bytes:
-        self._check_allowed(subject)
-        try:
-            answer = await heeded(self.client.request(subject, body, timeout=self.timeout_s, headers=headers))
-        except nats.errors.NoRespondersError as error:
-            raise errors.LogUnavailable(
-                f"nobody at {shown(self.url)} answers for stream {self.stream}: JetStream is off there, the stream has no leader, or these credentials see neither"
-            ) from error
-        except (nats.errors.Error, OSError, TimeoutError) as error:
-            self._check_allowed(subject)
-            raise errors.LogUnavailable(
-                f"nats-server at {shown(self.url)} did not answer in {self.timeout_s:g} s ({described(error)})"
-            ) from error
-        return answer.data
-
-    def _check_allowed(self, subject: str) -> None:
-        """Raise LogForbidden when the server has lately refused this subject: it answers nothing then."""
-        if not self._denied:
-            return
-        refused = self._denied.get(subject.lower())
-        if refused is not None and time.monotonic() - refused < DENIED_FOR_S:
-            raise errors.LogForbidden(
-                f"nats-server at {shown(self.url)} does not let these credentials publish on {subject}: allow it in the server's permissions"
-            )
-
-    def _error(self, error: Mapping[str, Any], what: str) -> errors.LogError:
-        return refusal(error, what, self.url)

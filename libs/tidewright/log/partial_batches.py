@@ -18,7 +18,7 @@ from tidewright.log.errors import StoreFull
 from tidewright.log.reader import Record
 
 if TYPE_CHECKING:
-    from tidewright.log.connection import Message
+    from tidewright.log.appending import Message
 
 from tidewright.log.envelope import SCHEDULE
 

@@ -83,7 +83,7 @@ async def test_an_unanswered_batch_of_which_a_schedule_has_fired_is_whole(
     try:
         async with await Log.connect(server.url, "test", timeout_s=5.0) as log:
             await log.ensure(slots=4)
-            request, slot = log._request, Slot("1")
+            request, slot = log.requested, Slot("1")
             due = TimerFired(at=1.0, key="soon")
             timed, fired = batch(log, 0), log.subjects.timer(slot, "autoscaler", "soon")
             timed[place] = timers.set_message(
@@ -97,7 +97,7 @@ async def test_an_unanswered_batch_of_which_a_schedule_has_fired_is_whole(
                 return answer
 
             with monkeypatch.context() as patch:
-                patch.setattr(log, "_request", unanswered)
+                patch.setattr(log, "requested", unanswered)
                 with pytest.raises(errors.LogUnavailable):
                     await log.commit(timed)
             async with asyncio.timeout(30), log.reader([fired], after=0) as reader:

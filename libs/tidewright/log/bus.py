@@ -1,0 +1,127 @@
+"""`Bus`: one connection to a server, what it is asked, and how its refusals are raised."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import nats.errors
+from nats.aio.client import Client
+
+from tidewright.log import errors
+from tidewright.log.cancellation import heeded
+from tidewright.log.diagnostics import get_logger
+from tidewright.log.identity import shown
+from tidewright.log.opening import described
+from tidewright.log.refusals import NO_MESSAGE, NOT_FOUND, refusal
+
+ASK_AGAIN_S = 0.2
+"""Between a question that was not answered and the next."""
+DENIED_FOR_S = 30.0
+"""A subject that was refused is not tried again for so long; permissions can change meanwhile."""
+
+logger = get_logger(__name__)
+
+
+class Bus:
+    """A connection, and the stream that is asked for over it.
+
+    Attributes:
+        timeout_s: bounds each answer that is waited for.
+        patience_s: what is asked without appending is asked again for so long when no answer comes.
+        denied: subjects, in lower case, that the server refused to take from us, and when (monotonic).
+    """
+
+    def __init__(
+        self, client: Client, url: str, stream: str, *, timeout_s: float, patience_s: float = 0.0
+    ) -> None:
+        self.client = client
+        self.url = url
+        self.stream = stream
+        self.timeout_s = timeout_s
+        self.patience_s = patience_s
+        self.denied: dict[str, float] = {}
+
+    @property
+    def max_message_bytes(self) -> int:
+        """What the server takes of one message, headers included."""
+        return int(self.client.max_payload)
+
+    async def asked(self, verb: str, query: Mapping[str, Any], stream: str = "") -> dict[str, Any] | None:
+        """The answer to a look-up; None when there is no such message, or no such `stream` (not the log's own)."""
+        answer = await self.answer_of(verb, query)
+        if "error" not in answer:
+            return answer
+        code = answer["error"].get("err_code")
+        if code == NO_MESSAGE or (code == NOT_FOUND and stream not in ("", self.stream)):
+            return None
+        raise self.refused(answer["error"], verb)
+
+    async def api(self, verb: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """One request of the JetStream API, its error raised as one of ours."""
+        answer = await self.answer_of(verb, body)
+        if "error" in answer:
+            raise self.refused(answer["error"], verb)
+        return answer
+
+    async def answer_of(self, verb: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to one request of the JetStream API, which may be an error.
+
+        Raises:
+            LogUnavailable: no answer in time.
+            LogForbidden: the credentials may not ask.
+        """
+        payload = msgspec.json.encode(body) if body else b""
+        patient_until = time.monotonic() + self.patience_s
+        while True:
+            try:
+                answer = await self.requested(f"$JS.API.{verb}", payload, None)
+            except errors.LogUnavailable as error:
+                if time.monotonic() >= patient_until:
+                    raise
+                logger.warning("the log does not answer, asking again", asked=verb, error=str(error))
+                await asyncio.sleep(ASK_AGAIN_S)
+            else:
+                return msgspec.json.decode(answer)  # type: ignore[no-any-return]  # an answer is an object
+
+    async def published(self, subject: str, body: bytes, headers: dict[str, str]) -> None:
+        """Send a message that nothing is answered to; raises LogUnavailable."""
+        try:
+            await heeded(self.client.publish(subject, body, headers=headers))
+        except (nats.errors.Error, OSError) as error:
+            raise errors.LogUnavailable(
+                f"nats-server at {shown(self.url)} is not reached: {error}"
+            ) from error
+
+    async def requested(self, subject: str, body: bytes, headers: dict[str, str] | None) -> bytes:
+        """The answer to a message; raises as `answer_of`."""
+        self.check_allowed(subject)
+        try:
+            answer = await heeded(self.client.request(subject, body, timeout=self.timeout_s, headers=headers))
+        except nats.errors.NoRespondersError as error:
+            raise errors.LogUnavailable(
+                f"nobody at {shown(self.url)} answers for stream {self.stream}: JetStream is off there, the stream has no leader, or these credentials see neither"
+            ) from error
+        except (nats.errors.Error, OSError, TimeoutError) as error:
+            self.check_allowed(subject)
+            raise errors.LogUnavailable(
+                f"nats-server at {shown(self.url)} did not answer in {self.timeout_s:g} s ({described(error)})"
+            ) from error
+        return answer.data
+
+    def check_allowed(self, subject: str) -> None:
+        """Raise LogForbidden when the server has lately refused this subject: it answers nothing then."""
+        if not self.denied:
+            return
+        refused = self.denied.get(subject.lower())
+        if refused is not None and time.monotonic() - refused < DENIED_FOR_S:
+            raise errors.LogForbidden(
+                f"nats-server at {shown(self.url)} does not let these credentials publish on {subject}: allow it in the server's permissions"
+            )
+
+    def refused(self, error: Mapping[str, Any], what: str) -> errors.LogError:
+        """What the server says is wrong, as one of our errors."""
+        return refusal(error, what, self.url)
