@@ -4,6 +4,8 @@ services         the services and what loads them
 options          where the log is, and in which form answers are printed
 errors           errors that end a question, and the exit code of each
 manifests        files that users hand over
+answers          what each question is answered with, typed
+tables           tables for people, and text of others made harmless
 source           the log that is asked: a running one, or a file that was exported
 exported         a file, with an index made when it is first needed
 postponed        what libraries import only in case: imported when it is used
@@ -15,6 +17,7 @@ service_state    a service's state as of a moment
 lookups          what belongs to an object or a decision: decisions, causes, outcomes
 suggestions      an object that nobody knows: what may have been meant
 progress         a bar for what takes longer
+listing          lists of what is decided on
 lines            one readable line per event
 wording          the words of those that are no single service's
 events           `tidewright events`

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from tidewright.asking.errors import BadInput
 from tidewright.host.fold.explainer import Reference
@@ -69,6 +70,20 @@ def named(text: str, namespace: str) -> Reference:
         raise BadInput(f"{text!r}: name one object as KIND/NAME, for example wpa/shop or deployment/web")
     kind = SHORT.get(kind, kind)
     return Reference(kind, "" if kind in CLUSTER_SCOPED else namespace, name)
+
+
+def spoken(words: Sequence[str]) -> str:
+    """One object as it was typed, `KIND/NAME` or `KIND NAME`, as `KIND/NAME`.
+
+    Raises:
+        BadInput: these are not the words for one object.
+    """
+    match list(words):
+        case [one]:
+            return one
+        case [kind, name] if "/" not in kind:
+            return f"{kind}/{name}"
+    raise BadInput(f"{' '.join(words)!r}: name one object as KIND/NAME or KIND NAME, for example wpa/shop")
 
 
 def moment(text: str, now: float) -> float:

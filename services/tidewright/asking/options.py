@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from cyclopts import Group, Parameter
+
+from tidewright.asking.errors import BadInput
+from tidewright.asking.tables import plain
 
 if TYPE_CHECKING:
     from tidewright.log.identity import Identity
@@ -16,7 +19,8 @@ if TYPE_CHECKING:
 THE_LOG = Group("Log", sort_key=10)
 
 Output: TypeAlias = Annotated[
-    Literal["table", "json", "yaml"], Parameter(name=["--output", "-o"], help="How to print the result.")
+    Literal["table", "wide", "json", "yaml", "name"],
+    Parameter(name=["--output", "-o"], help="How to print the result."),
 ]
 
 
@@ -83,11 +87,36 @@ class AskedLogOptions(LogOptions):
     trust: Path | None = None
 
 
-def emit(value: Any, output: Output, table: Callable[[], str]) -> None:
-    """Print a result on stdout in the wanted form; `table` is asked only for the form for people."""
+def emit(
+    value: Any,
+    output: Output,
+    table: Callable[[], str],
+    *,
+    wide: Callable[[], str] | None = None,
+    names: Callable[[], Iterable[str]] | None = None,
+) -> None:
+    """Print a result on stdout in the wanted form; the forms for people are made when they are asked for.
+
+    Args:
+        value: what JSON and YAML are made of.
+        output: the form.
+        table: makes the one for people.
+        wide: the form with everything; `table` where there is no more.
+        names: the objects of the result, as KIND/NAME.
+
+    Raises:
+        BadInput: the names of a result that names no objects.
+    """
     match output:
-        case "table":
-            print(table())
+        case "table" | "wide":
+            print((wide if wide is not None and output == "wide" else table)())
+        case "name":
+            if names is None:
+                raise BadInput(
+                    "-o name: there are no objects in this answer; valid are table, wide, json, yaml"
+                )
+            for name in names():
+                print(plain(name))
         case "json":
             print(json.dumps(value, indent=2))
         case "yaml":

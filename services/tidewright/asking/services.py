@@ -39,6 +39,8 @@ class Service:
         writes: of a decider or endpoint: types of decisions, as their tags name them. A test holds both to the code.
         explainer: of a decider: `module:attribute` of its `tidewright.host.fold.explainer.Explainer`.
         explains: the kinds that its explainer speaks about, said here so that nothing else is imported.
+        lister: of a decider: `module:attribute` of its `tidewright.host.fold.lister.Lister`.
+        lists: the kinds whose objects are its own to list, whether it decided about them yet or not.
     """
 
     name: str
@@ -52,6 +54,8 @@ class Service:
     writes: frozenset[str] = frozenset()
     explainer: str = ""
     explains: frozenset[str] = frozenset()
+    lister: str = ""
+    lists: frozenset[str] = frozenset()
 
 
 def _words(text: str) -> frozenset[str]:
@@ -69,6 +73,8 @@ SERVICES: tuple[Service, ...] = (
         writes=_words("scale-workload hold-replicas set-status record-object-event patch-object set-timer cancel-timer"),
         explainer="tidewright.autoscaler.tell.explaining:EXPLAINER",
         explains=_words("watermarkpodautoscaler deployment replicaset statefulset"),
+        lister="tidewright.autoscaler.tell.listing:LISTER",
+        lists=_words("watermarkpodautoscaler"),
     ),
     Service(
         "provisioning", Role.DECIDER, "tidewright.provisioning.decide:DECIDER", "Nodes and ProvisioningRequests.",
@@ -90,6 +96,8 @@ SERVICES: tuple[Service, ...] = (
         ),
         explainer="tidewright.provisioning.tell.explaining:EXPLAINER",
         explains=_words("provisioningrequest capacitybuffer pod node nodegroup"),
+        lister="tidewright.provisioning.tell.listing:LISTER",
+        lists=_words("nodegroup provisioningrequest capacitybuffer"),
     ),
     Service(
         "spread", Role.DECIDER, "tidewright.spread.decide:DECIDER", "WorkloadSpreads.",
@@ -104,6 +112,8 @@ SERVICES: tuple[Service, ...] = (
         ),
         explainer="tidewright.spread.tell.explaining:EXPLAINER",
         explains=_words("workloadspread pod deployment replicaset statefulset cloneset job"),
+        lister="tidewright.spread.tell.listing:LISTER",
+        lists=_words("workloadspread"),
     ),
     Service(
         "shard-manager", Role.DECIDER, "tidewright.shardmanager.decide:DECIDER", "Shards of controllers.",
@@ -114,6 +124,8 @@ SERVICES: tuple[Service, ...] = (
         ),
         explainer="tidewright.shardmanager.tell.explaining:EXPLAINER",
         explains=_words("shardset shardmember podtemplate pod statefulset"),
+        lister="tidewright.shardmanager.tell.listing:LISTER",
+        lists=_words("shardset"),
     ),
     Service("actuator", Role.ACTUATOR, "tidewright.actuator.service:run", "Decisions made true, as outcomes."),
     Service(

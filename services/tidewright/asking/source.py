@@ -26,7 +26,7 @@ from tidewright.log.batched_get import TooMany
 from tidewright.log.connection import Log
 from tidewright.log.diagnostics import configure_when_used
 from tidewright.log.errors import BadKey, LogError, LogForbidden, LogUnavailable, NoKeys, Unsound, WrongStream
-from tidewright.log.last_per_subject import Known, last_words
+from tidewright.log.last_per_subject import Known, last_words, last_words_of_all
 from tidewright.log.reader import WINDOW, Record
 from tidewright.log.snapshots import Snapshot, Snapshots
 from tidewright.log.subjects import CLUSTER_ID, Slot, Subjects, slot_of
@@ -104,6 +104,10 @@ class Source(Protocol):
 
     async def last(self, patterns: Sequence[str], up_to: int = 0) -> list[Record]:
         """The last record of every subject that matches, at or before a sequence (0: at all), in order."""
+        ...
+
+    async def last_of_all(self, patterns: Sequence[str], up_to: int = 0) -> list[Record]:
+        """As `last`, however many subjects match."""
         ...
 
     async def at(self, seq: int) -> Record | None:
@@ -246,6 +250,16 @@ class RunningLog:
 
     async def last(self, patterns: Sequence[str], up_to: int = 0) -> list[Record]:
         return await last_words(self.log, patterns, up_to=up_to, known=self._words)
+
+    async def last_of_all(self, patterns: Sequence[str], up_to: int = 0) -> list[Record]:
+        bound = up_to or (await self.log.bounds())[1]
+        found: list[Record] = []
+        for pattern in patterns:  # one at a time, as in `merged`
+            try:
+                found += await self.last([pattern], up_to)
+            except TooMany:
+                found += await last_words_of_all(self.log, [pattern], bound)
+        return sorted(found, key=lambda record: record.seq)
 
     async def at(self, seq: int) -> Record | None:
         return await self.log.at(seq)

@@ -69,6 +69,15 @@ COMMANDS: tuple[Command, ...] = (
         embedded=True,
     ),
     Command(
+        "get", "tidewright.cli.get:get", ASKING, "What is decided on: how it is, how it shall be, why, what holds it.",
+        (
+            ("tidewright get", "the kinds, and how many objects there are of each"),
+            ("tidewright get wpa -A", "the autoscalers of every namespace"),
+            ("tidewright get nodegroup --at 15m -o wide", "node groups as they were a quarter of an hour ago"),
+            ("tidewright get wpa -n demo --watch", "and on with what changes"),
+        ),
+    ),
+    Command(
         "events", "tidewright.asking.events:events", ASKING, "What happened, in order, a readable line each.",
         (
             ("tidewright events --for wpa/shop -n demo --since 15m", "all about one object, lately"),

@@ -1,4 +1,4 @@
-"""A JSON Schema per event type, from its Struct."""
+"""A JSON Schema per event type and per answer, from its Struct."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from tidewright.events.base import Event
+from tidewright.asking.answers import ANSWERS
 from tidewright.events.registry import BY_NAME
 
 Schema: TypeAlias = dict[str, Any]
@@ -16,7 +16,7 @@ Schema: TypeAlias = dict[str, Any]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def schema_of(event_type: type[Event], tag: str) -> Schema:
+def schema_of(event_type: type[msgspec.Struct], tag: str) -> Schema:
     """The schema of one type, complete in itself: what it refers to is under `$defs`."""
     generated = msgspec.json.schema(event_type)
     definitions: dict[str, Any] = generated["$defs"]
@@ -31,6 +31,11 @@ def schema_of(event_type: type[Event], tag: str) -> Schema:
 def all_schemas() -> dict[str, Schema]:
     """Tag to schema, for every event type."""
     return {tag: schema_of(event_type, tag) for tag, event_type in sorted(BY_NAME.items())}
+
+
+def of_answers() -> dict[str, Schema]:
+    """Question to schema, for what every question is answered with."""
+    return {question: schema_of(answer, f"answer.{question}") for question, answer in sorted(ANSWERS.items())}
 
 
 def _tidied(node: Any) -> Any:

@@ -1,0 +1,266 @@
+"""Lists of what is decided on, from last words alone: no state is folded, whatever the length of the log.
+
+The last fact about each object and the last decisions about it are found through the server's subject index; a
+service's lister (`tidewright.host.fold.lister`) makes a row of them. Kinds that nobody lists (pods, nodes) are listed
+as far as something was decided about them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from importlib import import_module
+
+from tidewright.asking.answers import KindList, ListedKind, ListedObject, ObjectList, stamp, stamp_if_set
+from tidewright.asking.errors import BadInput
+from tidewright.asking.lines import line, subject_object
+from tidewright.asking.lookups import Found, decided_about, decoded
+from tidewright.asking.objects import CLUSTER_SCOPED
+from tidewright.asking.point_in_time import Moment
+from tidewright.asking.services import BY_NAME, SERVICES, Role, Service
+from tidewright.asking.source import Source, matches, slot_in
+from tidewright.events.base import Decision, Event
+from tidewright.events.decisions import CancelTimer, SetTimer
+from tidewright.host.fold.explainer import Reference
+from tidewright.host.fold.lister import Lister, Row, Words
+from tidewright.log.reader import Record
+from tidewright.log.subjects import escape
+
+LISTED: dict[str, Service] = {kind: service for service in SERVICES for kind in sorted(service.lists)}
+"""Kinds whose objects are listed whether anything was decided about them or not, and who lists them."""
+KINDS: tuple[str, ...] = tuple(dict.fromkeys([*LISTED, *(k for s in SERVICES for k in sorted(s.explains))]))
+"""All kinds that can be listed."""
+
+
+def lister_of(service: Service) -> Lister | None:
+    """How a service makes rows; its module is imported here. None: it makes none."""
+    if not service.lister:
+        return None
+    module, _, name = service.lister.partition(":")
+    lister: Lister = getattr(import_module(module), name)
+    return lister
+
+
+def listable(kind: str) -> str:
+    """A kind that can be listed.
+
+    Raises:
+        BadInput: nothing is decided about objects of the kind; those that can be listed are named.
+    """
+    if kind in KINDS:
+        return kind
+    from difflib import get_close_matches
+
+    meant = [f"did you mean {name}?" for name in get_close_matches(kind, KINDS, n=1)]
+    raise BadInput(
+        " ".join(
+            [f"{kind!r}: nothing is decided about such objects;", *meant, f"valid are {', '.join(KINDS)}"]
+        )
+    )
+
+
+async def kinds(source: Source, moment: Moment) -> KindList:
+    """The kinds that are decided on, with how many objects there are of each."""
+    root = source.subjects.root
+    patterns = [f"{root}.fact.*.{kind}.*.*" for kind in LISTED]
+    patterns += [f"{root}.decision.*.*.{kind}.*.*" for kind in KINDS if kind not in LISTED]
+    objects: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+    services: defaultdict[str, set[str]] = defaultdict(set)
+    for record in await source.last_of_all(patterns, moment.bound):
+        cls, kind, namespace, name = subject_object(record.subject)
+        if cls == "fact":
+            found = decoded(record)
+            if found is None or _gone(found.event):
+                continue
+            services[kind].add(LISTED[kind].name)
+        else:
+            services[kind].add(source.subjects.parse(record.subject).rest[0])
+        objects[kind].add((namespace, name))
+    counts = Counter({kind: len(those) for kind, those in objects.items()})
+    items = tuple(
+        ListedKind(kind=kind, services=tuple(sorted(services[kind])), objects=counts[kind])
+        for kind in KINDS
+        if counts[kind]
+    )
+    return KindList(log=source.name, sequence=moment.seq, at=stamp(moment.at), items=items)
+
+
+async def listed(
+    source: Source, kind: str, moment: Moment, *, namespace: str = "", name: str = ""
+) -> ObjectList:
+    """The objects of a kind: all, those of a namespace, or the one of a name.
+
+    Raises:
+        BadInput: nothing is decided about objects of the kind.
+    """
+    board = Board(source, listable(kind), namespace, name)
+    for record in await source.last_of_all(board.patterns(), moment.bound):
+        board.take(record)
+    if elsewhere := board.elsewhere():
+        for record in await source.last(elsewhere, moment.bound):
+            board.take(record)
+    return ObjectList(
+        log=source.name,
+        sequence=moment.seq,
+        at=stamp(moment.at),
+        kind=kind,
+        items=tuple(board.items(moment.at)),
+    )
+
+
+async def watched(
+    source: Source, after: ObjectList, *, namespace: str = "", name: str = ""
+) -> AsyncGenerator[ListedObject, None]:
+    """Each object of a list again, whenever its row is another one; on and on."""
+    board = Board(source, after.kind, namespace, name)
+    for record in await source.last_of_all(board.patterns(), after.sequence):
+        board.take(record)
+    for record in await source.last(board.elsewhere(), after.sequence) if board.elsewhere() else ():
+        board.take(record)
+    rows = {(item.namespace, item.name): item for item in after.items}
+    async with aclosing(source.follow(after=after.sequence)) as records:
+        async for record in records:
+            if not board.concerns(record):
+                continue
+            found = board.take(record)
+            now = found.event.at if found is not None else 0.0
+            for item in board.items(now):
+                key = (item.namespace, item.name)
+                if item != rows.get(key):
+                    rows[key] = item
+                    yield item
+
+
+@dataclass
+class Board:
+    """The last words about the objects of a kind, as they are found."""
+
+    source: Source
+    kind: str
+    namespace: str = ""
+    name: str = ""
+    facts: dict[Reference, Event] = field(default_factory=dict)
+    gone: set[Reference] = field(default_factory=set)
+    decided: defaultdict[Reference, dict[str, tuple[str, Decision]]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    context: dict[str, Decision] = field(default_factory=dict)
+    about: defaultdict[Reference, set[Reference]] = field(default_factory=lambda: defaultdict(set))
+    """Objects of the list by others at which is decided about them."""
+
+    def __post_init__(self) -> None:
+        self.service = LISTED.get(self.kind)
+        self.lister = lister_of(self.service) if self.service is not None else None
+        self._following = self.patterns()
+
+    def patterns(self) -> list[str]:
+        """Filters that do not overlap, for facts and decisions of the kind, and for what is said of all of it at once."""
+        root, name = self.source.subjects.root, escape(self.name) if self.name else "*"
+        slot, space = "*", "*"
+        if self.kind in CLUSTER_SCOPED:
+            space = escape("")
+        elif self.namespace:
+            slot, space = slot_in(self.source, self.namespace), escape(self.namespace)
+        patterns = [
+            f"{root}.fact.{slot}.{self.kind}.{space}.{name}",
+            f"{root}.decision.*.*.{self.kind}.{space}.{name}",
+        ]
+        if self.lister is not None and self.service is not None:
+            patterns += [
+                f"{root}.decision.*.{self.service.name}.{of}.*.*" for of in sorted(self.lister.context)
+            ]
+        return patterns
+
+    def elsewhere(self) -> list[str]:
+        """Subjects of decisions that are about objects of the list, and are taken at others."""
+        if self.service is None:
+            return []
+        return [decided_about(self.source, self.service.name, place) for place in self.about]
+
+    def concerns(self, record: Record) -> bool:
+        """Whether a new record may change a row."""
+        if any(matches(pattern, record.subject) for pattern in self._following):
+            return True
+        cls, *place = subject_object(record.subject)
+        return cls == "decision" and Reference(*place) in self.about
+
+    def take(self, record: Record) -> Found | None:
+        """Take a record as the last word on its subject; None when it does not decode."""
+        found = decoded(record)
+        if found is None or not isinstance(found.event, Event):
+            return found
+        cls, *place = subject_object(record.subject)
+        asked, event = Reference(*place), found.event
+        if cls == "fact":
+            self._fact(asked, event)
+        elif isinstance(event, Decision) and not isinstance(event, SetTimer | CancelTimer):
+            name = self.source.subjects.parse(record.subject).rest[0]
+            if asked.kind == self.kind and asked not in self.about:
+                self.decided[asked][record.subject] = (name, event)
+            elif asked in self.about:
+                for object_ in self.about[asked]:
+                    self.decided[object_][record.subject] = (name, event)
+            else:
+                self.context[record.subject] = event
+        return found
+
+    def _fact(self, asked: Reference, event: Event) -> None:
+        if _gone(event):
+            self.facts.pop(asked, None)
+            self.gone.add(asked)
+            return
+        self.gone.discard(asked)
+        self.facts[asked] = event
+        if self.lister is not None:
+            for place in self.lister.elsewhere(event):
+                self.about[place].add(asked)
+
+    def items(self, now: float) -> Iterable[ListedObject]:
+        """The rows, by namespace and name."""
+        those = self.facts.keys() if self.service is not None else self.decided.keys() - self.gone
+        for asked in sorted(those, key=lambda one: (one.namespace, one.name)):
+            yield self._item(asked, now)
+
+    def _item(self, asked: Reference, now: float) -> ListedObject:
+        decisions = sorted(self.decided.get(asked, {}).values(), key=lambda entry: entry[1].at, reverse=True)
+        latest = decisions[0][1] if decisions else None
+        by = self.service.name if self.service is not None else decisions[0][0] if decisions else ""
+        words = Words(
+            asked,
+            self.facts.get(asked),
+            tuple(decision for _, decision in decisions),
+            tuple(self.context.values()),
+        )
+        row = self._row(words, by, now)
+        return ListedObject(
+            kind=asked.kind,
+            namespace=asked.namespace,
+            name=asked.name,
+            service=by,
+            now=row.now,
+            wanted=row.wanted,
+            why=row.why,
+            held_until=stamp_if_set(row.held_until),
+            last_change=stamp_if_set(row.changed_at),
+            last_decision=latest.id if latest is not None else "",
+        )
+
+    def _row(self, words: Words, by: str, now: float) -> Row:
+        lister = self.lister
+        if lister is None and (service := BY_NAME.get(by)) is not None and service.role is Role.DECIDER:
+            lister = lister_of(service)
+        row = lister.row(words, now) if lister is not None else Row()
+        if row.now or self.lister is not None:
+            return row
+        latest = next(iter(words.decisions), None)
+        return Row(
+            now=line(words.fact) if words.fact is not None else "",
+            why=line(latest) if latest is not None else "",
+            changed_at=latest.at if latest is not None else None,
+        )
+
+
+def _gone(event: object) -> bool:
+    return type(event).__name__.endswith("Gone")

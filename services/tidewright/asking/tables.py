@@ -1,0 +1,51 @@
+"""Tables for people, and text from the log made harmless. One helper for every command.
+
+What the log says was written by others: a name, a label or a message may hold what a terminal obeys. `plain` leaves
+nothing of that in a line.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+
+_OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""Control characters of terminals but for tab and newline, and what turns the direction of text."""
+
+WIDEST = 10_000
+"""Columns of an output that is no terminal: nothing is cut off there."""
+
+
+def plain(text: str) -> str:
+    """A text with what a terminal would obey written out, as in Python's strings."""
+    return _OBEYED.sub(
+        lambda found: f"\\x{ord(found[0]):02x}" if ord(found[0]) < 256 else f"\\u{ord(found[0]):04x}", text
+    )
+
+
+def cell(text: str) -> str:
+    """The same for one line."""
+    return plain(text.replace("\n", " ").replace("\t", " "))
+
+
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, cut: bool = True, header: bool = True
+) -> str:
+    """Rows under a header, as wide as they are; on a terminal cut to its width, unless not to be `cut`."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    terminal = sys.stdout.isatty()
+    built = Table(box=None, pad_edge=False, show_header=header, header_style="bold", padding=(0, 3, 0, 0))
+    for column in columns:
+        built.add_column(Text(column), no_wrap=True)
+    for row in rows:
+        built.add_row(*(Text(cell(text)) for text in row))
+    width = shutil.get_terminal_size().columns if terminal and cut else WIDEST
+    console = Console(width=width, force_terminal=terminal, highlight=False, markup=False, emoji=False)
+    with console.capture() as captured:
+        console.print(built, crop=False)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())

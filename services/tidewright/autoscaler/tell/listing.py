@@ -1,0 +1,122 @@
+"""A WatermarkPodAutoscaler, or a workload that one scales, as a row of a list. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tidewright.autoscaler.api.spec import InvalidSpec, parsed
+from tidewright.events.base import Event
+from tidewright.events.decisions import HoldReplicas, ScaleWorkload
+from tidewright.events.facts import WatermarkPodAutoscalerObserved, WorkloadObserved
+from tidewright.host.fold.explainer import Reference
+from tidewright.host.fold.lister import Lister, Row, Words, conditions, is_true, said, status_of
+from tidewright.kube.times import seconds_or_none
+
+ABOVE, BELOW = "AboveHighWatermark", "BelowLowWatermark"
+
+
+class AutoscalerLister:
+    """What the autoscaler knows to say of its objects in a list."""
+
+    context: frozenset[str] = frozenset()
+
+    def elsewhere(self, fact: Event) -> Sequence[Reference]:
+        """The target: there its scales are decided."""
+        if not isinstance(fact, WatermarkPodAutoscalerObserved):
+            return ()
+        target = _target(fact.spec)
+        return () if target is None else (Reference(target[0].lower(), fact.namespace, target[1]),)
+
+    def row(self, words: Words, now: float) -> Row:
+        """Replicas; which side of its marks the value is on, or what is wrong; the windows that are open."""
+        if isinstance(words.fact, WorkloadObserved):
+            return _workload(words, words.fact)
+        return _autoscaler(words, now)
+
+
+LISTER: Lister = AutoscalerLister()
+
+
+def _target(spec: Mapping[str, Any]) -> tuple[str, str] | None:
+    target = spec.get("scaleTargetRef")
+    if not isinstance(target, Mapping) or not target.get("kind") or not target.get("name"):
+        return None
+    return str(target["kind"]), str(target["name"])
+
+
+def _workload(words: Words, fact: WorkloadObserved) -> Row:
+    scale = words.last(ScaleWorkload)
+    if scale is None:
+        return Row(now=str(fact.replicas), wanted=str(fact.replicas))
+    ahead = scale.at > fact.at and not scale.shadow
+    by = scale.owner.rpartition("/")[2]
+    return Row(
+        now=str(scale.from_replicas if ahead else fact.replicas),
+        wanted=str(scale.replicas if ahead else fact.replicas),
+        why=f"scaled by wpa/{by}" if by else "scaled",
+        changed_at=scale.at,
+    )
+
+
+def _autoscaler(words: Words, now: float) -> Row:
+    status = status_of(words)
+    scale, found = _own(words), conditions(status)
+    current, desired = status.get("currentReplicas", 0), status.get("desiredReplicas", 0)
+    scaled_at = seconds_or_none(status.get("lastScaleTime"))
+    if scale is not None and not scale.shadow:
+        if scale.at > max(scaled_at or 0.0, getattr(words.fact, "at", 0.0)) or current == scale.from_replicas:
+            current, desired = scale.from_replicas, scale.replicas
+        scaled_at = max(scaled_at or 0.0, scale.at)
+    moves = current != desired
+    dry = " (dry run)" if is_true(found.get("DryRun")) else ""
+    return Row(
+        now=str(current) if status or scale is not None else "",
+        wanted=str(desired) if status or scale is not None else "",
+        why=_why(words, found, current, desired) + dry,
+        held_until=None if moves else _held(words, found, scaled_at, now),
+        changed_at=scaled_at,
+    )
+
+
+def _own(words: Words) -> ScaleWorkload | None:
+    """The last scale on behalf of the object: another one may have scaled the same target."""
+    owner = f"WatermarkPodAutoscaler/{words.asked.namespace}/{words.asked.name}"
+    return next((d for d in words.decisions if isinstance(d, ScaleWorkload) and d.owner == owner), None)
+
+
+def _why(words: Words, found: Mapping[str, Mapping[str, Any]], current: object, desired: object) -> str:
+    for type_ in ("AbleToScale", "ScalingActive"):
+        if (condition := found.get(type_)) is not None and condition.get("status") == "False":
+            return said(condition)
+    limited = found.get("ScalingLimited")
+    if limited is not None and is_true(limited):
+        return said(limited)
+    if is_true(found.get(ABOVE)):
+        return "above the high watermark"
+    if is_true(found.get(BELOW)):
+        return "below the low watermark"
+    if current != desired:
+        return "being scaled"
+    if words.decisions and isinstance(words.decisions[0], HoldReplicas):
+        return words.decisions[0].reason
+    return "between the watermarks" if found else "nothing is decided yet"
+
+
+def _held(
+    words: Words, found: Mapping[str, Mapping[str, Any]], scaled_at: float | None, now: float
+) -> float | None:
+    """Until when the delay and the forbidden window hold the change that the value asks for."""
+    above, below = is_true(found.get(ABOVE)), is_true(found.get(BELOW))
+    if not (above or below) or not isinstance(words.fact, WatermarkPodAutoscalerObserved):
+        return None
+    try:
+        rules = parsed(words.fact.spec)
+    except InvalidSpec:
+        return None
+    window, delay = (
+        (rules.up_window_s, rules.up_delay_s) if above else (rules.down_window_s, rules.down_delay_s)
+    )
+    since = seconds_or_none(found[ABOVE if above else BELOW].get("lastTransitionTime"))
+    end = max((scaled_at or 0.0) + window, (since or 0.0) + delay)
+    return end if end > now else None

@@ -1,0 +1,186 @@
+"""`tidewright get`: what is decided on, an object a line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from tidewright.asking import listing
+from tidewright.asking.answers import KindList, ListedObject, ObjectList, builtins
+from tidewright.asking.errors import BadInput
+from tidewright.asking.objects import CLUSTER_SCOPED, SHORT, named, spoken
+from tidewright.asking.options import AskedLogOptions, Output, emit
+from tidewright.asking.point_in_time import moment_of
+from tidewright.asking.source import FromFile, Source, opened
+from tidewright.asking.tables import table
+from tidewright.host.fold.explainer import Reference
+from tidewright.kube.times import typed_seconds
+
+COLUMNS = ("NAME", "NOW -> WANTED", "WHY", "HELD UNTIL", "LAST CHANGE")
+WIDE = ("SERVICE", "LAST DECISION")
+
+
+def get(
+    *what: Annotated[
+        str, Parameter(help="A kind, or one object as KIND/NAME or KIND NAME; without, the kinds.")
+    ],
+    namespace: Annotated[
+        str, Parameter(name=["--namespace", "-n"], help="Only of this namespace.")
+    ] = "default",
+    everywhere: Annotated[
+        bool, Parameter(name=["--all-namespaces", "-A"], help="Of every namespace.", negative="")
+    ] = False,
+    at: Annotated[str, Parameter(help="As of this log time, so long ago, or seq:N; now by default.")] = "",
+    watch: Annotated[
+        bool, Parameter(name=["--watch", "-w"], help="Go on with what changes.", negative="")
+    ] = False,
+    log: AskedLogOptions | None = None,
+    file: FromFile = None,
+    output: Output = "table",
+) -> int:
+    """What is decided on: how it is, how it shall be, why, and what holds it; without a kind, the kinds."""
+    if watch and at:
+        raise BadInput("--watch and --at: what was does not change any more, give one of them")
+    if watch and file is not None:
+        raise BadInput(f"--watch and --log {file}: nothing is added to a file")
+    if watch and not what:
+        raise BadInput(
+            "--watch: name the kind whose objects are watched, for example `tidewright get wpa --watch`"
+        )
+    kind, name = _asked(what)
+    space = "" if everywhere or kind in CLUSTER_SCOPED else namespace
+
+    async def run() -> int:
+        async with opened(log, file) as source:
+            moment = await moment_of(source, at)
+            if not kind:
+                _print_kinds(await listing.kinds(source, moment), output)
+                return 0
+            found = await listing.listed(source, kind, moment, namespace=space, name=name)
+            if name and not found.items and not watch:
+                from tidewright.asking.suggestions import unknown
+
+                raise await unknown(source, Reference(kind, space, name), moment)
+            shown = _Shown(found, output, spaces=everywhere and kind not in CLUSTER_SCOPED)
+            shown.print(moment.at)
+            if watch:
+                await _watch(source, found, shown, space, name)
+            return 0
+
+    return asyncio.run(run())
+
+
+def _asked(what: Sequence[str]) -> tuple[str, str]:
+    """Kind and name, each empty where it was not given.
+
+    Raises:
+        BadInput: nothing is decided about such objects; more than one object.
+    """
+    if not what:
+        return "", ""
+    if len(what) == 1 and "/" not in what[0]:
+        kind = what[0].lower()
+        return listing.listable(SHORT.get(kind, kind)), ""
+    asked = named(spoken(what), "")
+    return listing.listable(asked.kind), asked.name
+
+
+async def _watch(source: Source, found: ObjectList, shown: _Shown, namespace: str, name: str) -> None:
+    async with aclosing(listing.watched(source, found, namespace=namespace, name=name)) as changes:
+        async for item in changes:
+            shown.print_one(item)
+
+
+def _print_kinds(found: KindList, output: Output) -> None:
+    def rows(*, wide: bool) -> str:
+        if not found.items:
+            return "nothing is decided on"
+        columns = ("KIND", "OBJECTS", "SERVICES") if wide else ("KIND", "OBJECTS")
+        return table(
+            columns, [(k.kind, str(k.objects), ", ".join(k.services))[: len(columns)] for k in found.items]
+        )
+
+    emit(
+        builtins(found), output, lambda: rows(wide=False), wide=lambda: rows(wide=True),
+        names=lambda: (item.kind for item in found.items),
+    )  # fmt: skip
+
+
+class _Shown:
+    """A list as it is printed."""
+
+    def __init__(self, found: ObjectList, output: Output, *, spaces: bool) -> None:
+        self.found, self.output, self.spaces = found, output, spaces
+
+    def print(self, now: float) -> None:
+        """The list."""
+        found = self.found
+        if not found.items and self.output in ("table", "wide"):
+            print(f"no {found.kind} is known here; -A shows those of every namespace")
+            return
+        emit(
+            builtins(found), self.output, lambda: self._table(found.items, now, wide=False),
+            wide=lambda: self._table(found.items, now, wide=True), names=lambda: map(_name, found.items),
+        )  # fmt: skip
+
+    def print_one(self, item: ListedObject) -> None:
+        """One object whose row has changed, in the form of the list."""
+        match self.output:
+            case "json":
+                print(json.dumps(builtins(item)), flush=True)
+            case "yaml" | "name":
+                emit(builtins(item), self.output, str, names=lambda: (_name(item),))
+            case _:
+                wide = self.output == "wide"
+                print(self._table([item], None, wide=wide, header=False), flush=True)
+
+    def _table(
+        self, items: Sequence[ListedObject], now: float | None, *, wide: bool, header: bool = True
+    ) -> str:
+        rows = []
+        for item in items:
+            row = [
+                item.name,
+                _change(item),
+                item.why,
+                _time(item.held_until, now),
+                _time(item.last_change, now),
+            ]
+            if wide:
+                row[3:] = [item.held_until or "", item.last_change or "", item.service, item.last_decision]
+            rows.append([item.namespace, *row] if self.spaces else row)
+        columns = [*(["NAMESPACE"] if self.spaces else []), *COLUMNS, *(WIDE if wide else ())]
+        return table(columns, rows, cut=not wide, header=header)
+
+
+def _change(item: ListedObject) -> str:
+    return item.now if item.now == item.wanted or not item.wanted else f"{item.now or '?'} -> {item.wanted}"
+
+
+def _name(item: ListedObject) -> str:
+    return f"{item.kind}/{item.name}"
+
+
+def _time(text: str | None, now: float | None) -> str:
+    """A time as people read it quickest: how long before or after `now`; whole where none is known."""
+    if text is None:
+        return ""
+    if now is None:
+        return text
+    ahead = typed_seconds(text) - now
+    return f"in {_span(ahead)}" if ahead > 0 else f"{_span(-ahead)} ago"
+
+
+def _span(seconds: float) -> str:
+    """So long, in the two greatest units at most, as kubectl has ages."""
+    whole = int(seconds)
+    if whole < 120:
+        return f"{whole}s"
+    if whole < 7200:
+        return f"{whole // 60}m{whole % 60}s" if whole < 600 else f"{whole // 60}m"
+    return f"{whole // 3600}h{whole % 3600 // 60}m" if whole < 172_800 else f"{whole // 86_400}d"
