@@ -6,7 +6,7 @@ group_ids    node groups by their ids
 unanswered   what the decisions were about that wait for their outcome
 holding      what the modes in force hold back
 settings     the configuration, under the reference's names and with its defaults
-differences  where scale-down decides otherwise than the reference, by number
+differences  where ours decides otherwise than the reference, by number
 upcasts      states as earlier versions stored them
 fold/        evolve: one module per kind of input; what an event touched
 evaluate     one evaluation of the whole cluster, which goes through these:
@@ -14,6 +14,7 @@ index/       what is derived from the state: nodes as columns, pods that wait, c
 cluster/     the cluster as an evaluation sees it: groups, health, limits, what became of orders
 pending/     which pending pods may cause an increase
 requests/    life of a ProvisioningRequest: taken up, booked, tried, expired
+buffers/     room that is kept free for CapacityBuffers
 scaleup/     from pods to one plan, and the plan carried out
 scaledown/   nodes that nobody needs
 pack/        placing pods on nodes by counting over shapes
