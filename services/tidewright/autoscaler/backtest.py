@@ -18,8 +18,7 @@ import msgspec
 
 from tidewright.autoscaler.api.spec import InvalidSpec, Rules, compiled
 from tidewright.autoscaler.decide import DECIDER
-from tidewright.autoscaler.fold.evolve import TIMER
-from tidewright.autoscaler.state import State
+from tidewright.autoscaler.state import TIMER, State
 from tidewright.events.base import Because, Event, Scalar
 from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import CancelTimer, ScaleWorkload, SetTimer

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Sequence
 from tidewright.autoscaler import holding
 from tidewright.autoscaler.api.conditions import Change
 from tidewright.autoscaler.api.spec import InvalidSpec, Rules, missing_defaults
-from tidewright.autoscaler.fold import evolve as fold
+from tidewright.autoscaler.fold.evolve import evolve
 from tidewright.autoscaler.fold.touched import NOTHING, Touched
 from tidewright.autoscaler.holds import FAILURES
 from tidewright.autoscaler.passes import passes
 from tidewright.autoscaler.passes.plan import Plan
 from tidewright.autoscaler.passes.standing import Standing, flips, repeats
-from tidewright.autoscaler.state import Autoscaler, State
+from tidewright.autoscaler.state import KIND, TIMER, Autoscaler, State
 from tidewright.autoscaler.tell import exposition
 from tidewright.autoscaler.tell.messages import COMPONENT, Message
 from tidewright.autoscaler.tell.reasons import because
@@ -85,7 +85,7 @@ def decide(state: State, event: Event, touched: Touched) -> Sequence[Decision]:
 
 def reference(namespace: str, name: str, uid: str = "") -> ObjectRef:
     """An object of ours."""
-    return ObjectRef(api_version=API_VERSION, kind=fold.KIND, namespace=namespace, name=name, uid=uid)
+    return ObjectRef(api_version=API_VERSION, kind=KIND, namespace=namespace, name=name, uid=uid)
 
 
 def _of_alteration(state: State, namespace: str, scaler: Autoscaler, event: Event) -> Iterable[Decision]:
@@ -163,7 +163,7 @@ def _decisions(state: State, plan: Plan, at: float, held: Held) -> Iterable[Deci
 
 
 def _key(namespace: str, scaler: Autoscaler) -> str:
-    return f"{fold.TIMER}{namespace}/{scaler.name}"
+    return f"{TIMER}{namespace}/{scaler.name}"
 
 
 def _target(plan: Plan) -> ObjectRef:
@@ -196,7 +196,7 @@ def _scale(state: State, plan: Plan, rules: Rules, at: float, concluded: Conclud
         dry_run=rules.dry_run,
         replicas=evaluation.desired,
         from_replicas=evaluation.current,
-        owner=f"{fold.KIND}/{plan.namespace}/{plan.scaler.name}",
+        owner=f"{KIND}/{plan.namespace}/{plan.scaler.name}",
         because=_why(state, plan),
         concluded=concluded,
     )
@@ -238,7 +238,7 @@ DECIDER = Decider(
     state_version=STATE_VERSION,
     state_type=State,
     kinds=KINDS,
-    evolve=fold.evolve,
+    evolve=evolve,
     decide=decide,
     simulates=frozenset((ScaleWorkload,)),  # in shadow the windows run as if its scales had been made
     upcasts=UPCASTS,

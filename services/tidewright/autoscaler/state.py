@@ -20,6 +20,10 @@ from tidewright.events.base import JsonObject
 from tidewright.events.facts import MetricSampled, RecommendationReceived
 from tidewright.kube.readiness import Pod
 
+KIND = "WatermarkPodAutoscaler"
+TIMER = "wpa/"
+"""How the keys of our timers begin: of an object's next look."""
+
 
 class Ordered(msgspec.Struct, omit_defaults=True):
     """A scale that was decided and whose outcome is not known yet.

@@ -14,7 +14,7 @@ from enum import Enum
 import msgspec
 
 from tidewright.autoscaler.api.spec import InvalidSpec, compiled, target_key
-from tidewright.autoscaler.fold.evolve import KIND
+from tidewright.autoscaler.state import KIND
 from tidewright.autoscaler.tell.sentences import clock, sentences
 from tidewright.events.acting import NOT_DONE
 from tidewright.events.base import Because, Event

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 
 from tidewright.autoscaler import holding
 from tidewright.autoscaler.api.spec import Rules
-from tidewright.autoscaler.fold.evolve import KIND
 from tidewright.autoscaler.holds import (
     PROPOSAL_EQUALS_CURRENT,
     STALE_METRIC,
@@ -21,7 +20,7 @@ from tidewright.autoscaler.passes.evaluate import evaluate
 from tidewright.autoscaler.passes.lifecycle import gate
 from tidewright.autoscaler.passes.limits import LIMITS, TOO_FEW, TOO_MANY
 from tidewright.autoscaler.passes.passes import is_on_its_way, last_scale_of, older_than, scene_of
-from tidewright.autoscaler.state import Autoscaler, State, is_sampled
+from tidewright.autoscaler.state import KIND, Autoscaler, State, is_sampled
 from tidewright.autoscaler.tell import opposites
 from tidewright.autoscaler.tell.reasons import because, hold_reason
 from tidewright.autoscaler.tell.sentences import clock, next_stop, plural, sentences
