@@ -44,14 +44,12 @@ KINDS = (
     | provisioning_clouds.KINDS
 )
 
-LATER = ("cloud-",)
-
 
 def cases(content: Any) -> Sequence[Case] | None:
     found = content.get("cases") if isinstance(content, dict) else content
     if not isinstance(found, list) or not found or not all(isinstance(c, dict) for c in found):
         return None
-    known = any(c.get("kind") in KINDS or str(c.get("kind", "")).startswith(LATER) for c in found)
+    known = any(c.get("kind") in KINDS for c in found)
     return found if known else None
 
 

@@ -12,11 +12,15 @@ from tests.vectors.suite import Case, differences
 from tidewright.cloud.aws.client import AwsGroup, AwsProvider
 from tidewright.cloud.aws.config import AwsConfig
 from tidewright.cloud.calls import Calls
-from tidewright.cloud.errors import CloudError, Unavailable
+from tidewright.cloud.clusterapi import resources
+from tidewright.cloud.clusterapi.client import ClusterApiGroup, ClusterApiProvider
+from tidewright.cloud.clusterapi.config import ClusterApiConfig
+from tidewright.cloud.errors import CloudError, Invalid, Unavailable
 from tidewright.cloud.externalgrpc import errors, objects
 from tidewright.cloud.externalgrpc.client import ExternalGrpcProvider
 from tidewright.cloud.externalgrpc.config import GrpcConfig
 from tidewright.cloud.externalgrpc.wire import externalgrpc_pb2 as wire
+from tidewright.cloud.kubernetes import Cluster
 from tidewright.cloud.provider import GroupOptions
 
 _OPTIONS = {"scale_down_unneeded": "scale_down_unneeded_s", "max_node_startup_time": "max_node_startup_s"}
@@ -126,4 +130,58 @@ def _aws(case: Case) -> list[str]:
     return differences(case["expected"], found)
 
 
-KINDS: dict[str, Callable[[Case], list[str]]] = {"cloud-aws": _aws, "cloud-externalgrpc": _externalgrpc}
+def _clusterapi(case: Case) -> list[str]:
+    if "annotations" in case:
+        return differences(case["expected"], _bounds(case["annotations"]))
+    provider = ClusterApiProvider(ClusterApiConfig(), Cluster(Calls("c")))
+    replicas = [int(case["replicas"])]
+
+    async def scale(kind: str, namespace: str, name: str, *, size: int, version: str) -> str:
+        replicas.append(size)
+        return version
+
+    provider.scale = scale  # type: ignore[method-assign]
+    sizes = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-"
+    resource = {
+        "metadata": {"name": "md", "namespace": "ns", "annotations": {f"{sizes}max-size": "10"}},
+        "spec": {"replicas": replicas[0]},
+    }
+    group = ClusterApiGroup(provider, "MachineDeployment", resource, _machines(case["machines"]))
+    try:
+        asyncio.run(group.decrease_target_size(case["delta"], key="k", expect=replicas[0]))
+    except CloudError:
+        return differences(case["expected"], {"replicas": replicas[-1], "error": True})
+    return differences(case["expected"], {"replicas": replicas[-1], "error": False})
+
+
+def _machines(said: dict[str, int]) -> list[dict[str, Any]]:
+    """So many machines; of these the first ones are deleting, then failed, then pending."""
+    states = [state for state in ("deleting", "failed", "pending") for _ in range(said.get(state, 0))]
+    machines = []
+    for number in range(said["total"]):
+        state = states[number] if number < len(states) else ""
+        about: dict[str, Any] = {"name": f"m{number}", "namespace": "ns"}
+        if state == "deleting":
+            about["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        there = {"nodeRef": {"name": f"n{number}"}} if state != "pending" else {}
+        phase = {"phase": "Failed"} if state == "failed" else {}
+        spec = {"providerID": f"p://{number}"} if state != "pending" else {}
+        machines.append({"metadata": about, "spec": spec, "status": {**there, **phase}})
+    return machines
+
+
+def _bounds(said: dict[str, str | None]) -> dict[str, Any]:
+    prefix = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-"
+    notes = {f"{prefix}{which}-size": text for which, text in said.items() if text is not None}
+    try:
+        low, high = resources.limits_of({"metadata": {"annotations": notes}})
+    except Invalid as error:
+        return {"error": error.message.partition(":")[0]}
+    return {"min": low, "max": high}
+
+
+KINDS: dict[str, Callable[[Case], list[str]]] = {
+    "cloud-aws": _aws,
+    "cloud-clusterapi": _clusterapi,
+    "cloud-externalgrpc": _externalgrpc,
+}

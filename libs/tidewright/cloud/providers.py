@@ -71,6 +71,10 @@ KINDS: Final[dict[str, Kind]] = {
         extra="aws",
         needs="aiobotocore",
     ),
+    "clusterapi": Kind(
+        "tidewright.cloud.clusterapi.client",
+        "namespace=NS,clusterName=NAME,LABEL=VALUE, a kubeconfig of the management cluster, or a file",
+    ),
     "externalgrpc": Kind(
         "tidewright.cloud.externalgrpc.client",
         "a file (address, cert, key, cacert, grpc_timeout), or HOST:PORT without encryption",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Self
 
 import aiohttp
@@ -23,6 +23,8 @@ class Proxy:
         losing: the next call that changes something is passed on, and nobody hears of it.
         hanging: no call is answered.
         changes: whether a call (method, path, body) changes something.
+        after: what happens in the cloud when a call (method, path) that changes something was passed on.
+        answer: a call (method, path, body) that is answered here; None passes it on.
         edit: makes another answer of one (method, path, request's body, answer's body).
     """
 
@@ -33,6 +35,7 @@ class Proxy:
         self.hanging = False
         self.calls: list[tuple[str, str, bytes]] = []
         self.edit: Callable[[str, str, bytes, bytes], bytes] = lambda method, path, body, answer: answer
+        self.after: Callable[[str, str], Awaitable[None]] | None = None
         self.answer: Callable[[str, str, bytes], web.Response | None] = lambda method, path, body: None
         self._upstream = upstream
         self._changes = changes
@@ -68,6 +71,8 @@ class Proxy:
             if answer.headers.get("Transfer-Encoding") == "chunked" and "watch=" in path:
                 return await self._stream(request, answer)
             content = self.edit(method, path, body, await answer.read())
+            if changes and self.after is not None:
+                await self.after(method, path)
             if changes and self.losing:
                 return self._lost(request)
             kept = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP}
