@@ -14,7 +14,7 @@ import msgspec
 
 from tidewright.events.base import Because, Decision
 from tidewright.events.decisions import CancelTimer, SetTimer
-from tidewright.events.provisioning import BackOffGroup, CloseScaleUp, DeclineScaleUp
+from tidewright.events.provisioning import AttemptRequest, BackOffGroup, CloseScaleUp, DeclineScaleUp
 from tidewright.host.fold.parts import Measure, unmeasured
 from tidewright.kube.keys import PodKey
 from tidewright.provisioning.buffers import concluding, room
@@ -119,6 +119,9 @@ class Evaluation:
             self.dues += [self.now + STALENESS_S] if work.modes else []  # they expire all the same
         if fillings is None:
             fillings = room.place(chunks, world)
+            attempts = [d for d in self.decisions if isinstance(d, AttemptRequest)]
+            for request, lenders in room.lent(chunks, fillings, attempts).items():
+                work.details[request] = {**work.details.get(request, {}), "from-buffer": lenders}
         if self.view.healthy:
             self.decisions += room.order(chunks, fillings, world, self.orders)
         self.decisions += [*room.tell(chunks, fillings), *room.hold(chunks, fillings), *chunks.written()]
@@ -145,6 +148,7 @@ class Evaluation:
         work = RequestWork(state, index, self.now, index.settings, binding=False)
         world = self._world()
         self._fill(work, world.grid, waiting.pods)
+        room.gather(state, index, world.grid)
         rows = promised(world.grid, index.grid)
         names = (view.name for row, view in enumerate(world.grid.views) if view is not None and row in rows)
         very_new = bool(waiting.dues) and not waiting.pods
@@ -374,7 +378,7 @@ class Evaluation:
 def room_of(state: State, seed: str) -> Room:
     """Where what is not there yet finds room, as scale-down asks for it."""
     index = index_of(state)
-    if index.waiting or index.nominated or state.requests or state.held:
+    if index.waiting or index.nominated or state.requests or state.held or room.shapes_of(state):
         return Evaluation(state, seed, binding=False).room()
     settle(state, index, ())
     return Room(index.grid)

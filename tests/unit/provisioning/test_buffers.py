@@ -125,6 +125,8 @@ def test_a_request_may_use_the_room_of_a_buffer_which_is_never_booked_room(uses:
     assert cluster.conditions("r")["Provisioned"].status == str(uses)
     assert kept(cluster).ready == (4 if uses else 6)
     assert kept(cluster).missing == (2 if uses else 0)
+    details = (cluster.statuses["ns/r"].get("provisioningClassDetails") or {}) if uses else {}
+    assert details.get("from-buffer") == ("ns/b" if uses else None)
 
 
 def test_the_oldest_buffer_of_the_highest_priority_is_filled_first() -> None:
@@ -528,6 +530,52 @@ def test_in_our_way_one_case_of_the_vectors_comes_out_otherwise() -> None:
         "buffer": {"name": "web", "strategy": "buffer.x-k8s.io/active-capacity", "replicas": 2},
     }  # fmt: skip
     assert lines([neither]) == ["without as-reference: 1 come out otherwise", "  [CB1] neither"]
+
+
+def shrinking(places: dict[str, int], busy: str = "") -> Buffers:
+    """Nodes of two cpus that have been there for long, of a group, and a buffer that has its room on some of them."""
+    cluster = Buffers({"scale-down-unneeded-time": "1m", "scale-down-delay-after-add": "1m"})
+    cluster.add_group("g", cpu=2000, target=len(places))
+    for name in places:
+        cluster.groups["g"].instances.append(p.Instance(id=f"sim://{name}", state="running"))
+        cluster.observe_group("g")
+        cluster.tell(
+            f.NodeObserved(
+                at=cluster.now, name=name, uid=f"uid-{name}", allocatable={"cpu": 2000, "pods": 110, "memory": 2**33},
+                labels={"kubernetes.io/hostname": name}, ready=True, ready_changed_at=cluster.now - 7200,
+                created_at=cluster.now - 7200, provider_id=f"sim://{name}", delays=(),
+            )
+        )  # fmt: skip
+    if busy:
+        cluster.pod("real", cluster.shape({"cpu": 500}), node=busy)
+    cluster.pod_template("t", pod_spec({"cpu": "500m"}))
+    cluster.buffer("b", {**CHUNKS, "replicas": sum(places.values())})
+    cluster.settle()
+    buffer = kept(cluster)
+    buffer.places = {name: chunks for name, chunks in places.items() if chunks}
+    return cluster
+
+
+def going(cluster: Buffers) -> set[str]:
+    cluster.advance(600)
+    return {d.node for d in cluster.of(p.RemoveNode)}
+
+
+def test_nodes_with_nothing_but_chunks_go_when_the_chunks_fit_on_fewer() -> None:
+    cluster = shrinking({"a": 1, "b": 2, "c": 0})
+    assert going(cluster) == {"a", "c"}
+    assert sum(kept(cluster).places.values()) == 3
+    assert kept(cluster).missing == 0
+    assert not cluster.of(p.PlanScaleUp)
+
+
+def test_a_node_that_chunks_need_stays() -> None:
+    assert going(shrinking({"a": 4, "b": 4})) == set()
+
+
+def test_chunks_stand_beside_pods_when_nodes_go() -> None:
+    cluster = shrinking({"a": 3, "b": 0}, busy="b")
+    assert going(cluster) == {"a"}
 
 
 def test_consumers_and_daemon_pods_are_none_of_a_buffers_business() -> None:

@@ -6,21 +6,24 @@ higher priority comes first, then the older buffer. Each keeps the place that it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from tidewright.events.base import Decision, JsonObject
-from tidewright.events.provisioning import FillBuffer, GroupVerdict, PlanScaleUp
-from tidewright.kube.keys import BufferKey, ObjectKey, key_of, namespace_of, parts
+from tidewright.events.provisioning import AttemptRequest, FillBuffer, GroupVerdict, PlanScaleUp
+from tidewright.kube.keys import BufferKey, ObjectKey, RequestKey, key_of, namespace_of, parts, request_key
 from tidewright.kube.podshape import PODS
 from tidewright.kube.podspecs import of_template, scheduling_fields
+from tidewright.kube.predicates import counted_alone
 from tidewright.provisioning.buffers import conditions as cond
 from tidewright.provisioning.buffers.injection import Standing, Template, inject
 from tidewright.provisioning.buffers.placeholders import arranged, possible
 from tidewright.provisioning.buffers.reports import reports
 from tidewright.provisioning.buffers.work import BufferWork, Wanted
-from tidewright.provisioning.index.resolving import resolved
+from tidewright.provisioning.index.index import Index
+from tidewright.provisioning.index.resolving import resolved, shape_of
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.pending.helped import expendable
@@ -66,6 +69,30 @@ def held(state: State) -> dict[str, dict[str, int]]:
             there = nodes.setdefault(node, {})
             there[buffer.shape] = there.get(buffer.shape, 0) + chunks
     return nodes
+
+
+def gather(state: State, index: Index, grid: Grid) -> None:
+    """Put chunks where they can stay when nodes go: for scale-down, to which a node with nothing but chunks is empty.
+
+    That is: beside pods first, then where most of them are already; on as few nodes as will do. They stay where they are
+    until a node really goes, and then find this room.
+    """
+    many = Counter({node: sum(shapes.values()) for node, shapes in held(state).items()})
+    fullest = sorted(many, key=lambda node: (-many[node], node))
+    ordered = (key for key, buffer in state.buffers.items() if buffer.shape and buffer.places)
+    for key in sorted(ordered, key=lambda key: (state.buffers[key].created_at, key)):
+        buffer = state.buffers[key]
+        shape, chunks = shape_of(state, index, buffer.shape), sum(buffer.places.values())
+        if not counted_alone(shape):  # where one may go depends on where the others are
+            for node, there in buffer.places.items():
+                if node in grid.rows:
+                    grid.put(shape, grid.rows[node], there)
+            continue
+        chunks -= grid.place_at(shape, chunks, dict.fromkeys(index.busy, chunks))
+        for node in fullest:
+            chunks -= grid.place_at(shape, chunks, {node: chunks}) if chunks else 0
+        if chunks:
+            grid.place_tightly(shape, chunks)
 
 
 def want(work: BufferWork) -> None:
@@ -337,6 +364,22 @@ def _filled(work: BufferWork, key: BufferKey, wanted: Wanted | None, filling: Fi
         verdicts=filling.verdicts,
         because=tuple(why),
     )
+
+
+def lent(work: BufferWork, fillings: Fillings, attempts: Iterable[AttemptRequest]) -> dict[RequestKey, str]:
+    """[B4]: requests that have found room where buffers had theirs, with the names of those."""
+    lenders: dict[str, list[str]] = {}
+    for key, filling in fillings.items():
+        for node, chunks in work.state.buffers[key].places.items():
+            if filling.ready.get(node, 0) < chunks:
+                lenders.setdefault(node, []).append(key)
+    found: dict[RequestKey, str] = {}
+    for attempt in attempts if lenders else ():
+        nodes = {node for places in attempt.places.values() for node in places}
+        names = sorted({name for node in nodes for name in lenders.get(node, ())})
+        if names:
+            found[request_key(attempt.namespace, attempt.name)] = ", ".join(names)
+    return found
 
 
 def hold(work: BufferWork, fillings: Fillings) -> list[Decision]:
