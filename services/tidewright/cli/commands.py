@@ -114,6 +114,7 @@ COMMANDS: tuple[Command, ...] = (
         (
             ("tidewright plan provisioning -f request.yaml", "a ProvisioningRequest or CapacityBuffer on the running log's state"),
             ("tidewright plan provisioning -f request.yaml --state march.twlog -o json", "on an exported log's"),
+            ("tidewright plan scale-down", "which nodes would go now, and what keeps the others"),
             ("tidewright plan ws -f ws.yaml --replicas 30", "where thirty pods of a WorkloadSpread would land"),
             ("tidewright plan ws -f ws.yaml --replicas 30 --now", "what a change of it does to the pods that are there"),
         ),

@@ -13,6 +13,7 @@ DIFFERENCES: dict[str, str] = {
     "B20": "minimum sizes and limits are used up by nodes that go, not by those that a later step keeps",
     "B21": "pods are not thought to move onto nodes that are not ready",
     "B22": "what one pass has found stays found as long as its pods still fit where they were thought to go",
+    "B23": "unneeded times run on while a group's own delays last",
 }
 """Number to what ours does."""
 OF_BUFFERS: dict[str, str] = {

@@ -321,6 +321,14 @@ class Paused(msgspec.Struct, frozen=True, omit_defaults=True):
     pod_reason: str = ""
 
 
+class Lately(msgspec.Struct):
+    """When nodes of a group were last ordered, last began to go, and last failed to; log times."""
+
+    add: float | None = None
+    delete: float | None = None
+    failure: float | None = None
+
+
 class Scan(msgspec.Struct):
     """Passes of scale-down.
 
@@ -444,6 +452,7 @@ class State(msgspec.Struct, dict=True):
     unneeded: dict[str, Unneeded] = {}
     paused: dict[str, Paused] = {}
     scan: Scan = msgspec.field(default_factory=Scan)
+    lately: dict[NodeGroupId, Lately] = {}
     last_scale_up: float | None = None
     due: float | None = None
     burst_at: float | None = None

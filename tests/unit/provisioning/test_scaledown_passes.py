@@ -14,8 +14,11 @@ from tidewright.events.base import JsonObject
 from tidewright.events.decisions import SetTimer
 from tidewright.host.fold.explainer import Reference
 from tidewright.kube.keys import pod_key
-from tidewright.provisioning.state import State
+from tidewright.provisioning.group_ids import NodeGroupId
+from tidewright.provisioning.state import Lately, State
+from tidewright.provisioning.tell import exposition
 from tidewright.provisioning.tell.explaining import EXPLAINER
+from tidewright.provisioning.tell.what_if_scaledown import as_text, preview
 
 GIB = 2**30
 OWNER = f.Owner(api_version="apps/v1", kind="ReplicaSet", name="web", uid="web", controller=True)
@@ -88,8 +91,11 @@ class Watched(Cluster):
         return set(self.state.unneeded)
 
     def standing(self, node: str) -> str:
-        copied = msgspec.json.decode(msgspec.json.encode(self.state), type=State)
-        return " ".join(EXPLAINER.standing(copied, Reference("node", "", node), self.now))
+        return " ".join(EXPLAINER.standing(copied(self), Reference("node", "", node), self.now))
+
+
+def copied(cluster: Cluster) -> State:
+    return msgspec.json.decode(msgspec.json.encode(cluster.state), type=State)
 
 
 def three_nodes(config: JsonObject | None = None) -> Watched:
@@ -273,3 +279,54 @@ def test_an_annotation_keeps_a_node_and_it_is_said() -> None:
     cluster.advance(700)
     assert "g0" not in {removal.node for removal in removed(cluster)}
     assert "scale-down-disabled" in cluster.standing("g0")
+
+
+def test_what_would_go_is_said_with_what_it_saves_and_what_keeps_the_rest() -> None:
+    cluster = Watched({"scale-down-unneeded-time": "1m"})
+    cluster.nodes(3, price_micro=250_000)
+    cluster.placed("one", "g1")
+    for i in range(6):
+        cluster.placed(f"many{i}", "g2")
+    cluster.silent = True
+    cluster.advance(45)
+    answer = preview(copied(cluster), cluster.now + 60)
+    assert [(one.node, one.kind, one.places) for one in answer.going] == [
+        ("g0", "empty", {}),
+        ("g1", "drain", {"g2": 1}),
+    ]
+    assert answer.staying == {"NotUnderutilized": ("g2",)}
+    assert answer.saves_micro == 500_000
+    text = as_text(answer)
+    assert "2. g1 of group g (drain): 1 pods go to g2 (1), saves 0.25 per hour" in text
+    assert preview(copied(cluster), cluster.now).later == dict.fromkeys(("g0", "g1"), "NotUnneededLongEnough")
+
+
+def test_delays_of_a_group_keep_its_own_nodes_alone() -> None:
+    config = {"scale-down-delay-type-local": True, "scale-down-unneeded-time": "1m"}
+    cluster = Watched({**config, "scale-down-delay-after-add": "30m"})
+    cluster.nodes(2, "g", maximum=2)
+    cluster.nodes(2, "h", labels={"pool": "h"})
+    cluster.state.lately[NodeGroupId("h")] = Lately(add=cluster.now)
+    cluster.advance(600)
+    assert {removal.group for removal in removed(cluster)} == {"g"}
+    assert "scale-down-delay-type-local" in cluster.standing("h0")
+    cluster.advance(1800)
+    assert {removal.group for removal in removed(cluster)} == {"g", "h"}
+
+
+def test_after_a_removal_began_others_wait_for_the_delay() -> None:
+    cluster = three_nodes({"scale-down-unneeded-time": "1m", "scale-down-delay-after-delete": "20m"})
+    cluster.placed("other", "g0")
+    cluster.advance(300)
+    assert len(removed(cluster)) == 1
+
+
+def test_series_count_who_is_unneeded_and_what_keeps_the_others() -> None:
+    cluster = three_nodes()
+    cluster.advance(15)
+    found = {(one.name, *one.labels.values()): one.value for one in exposition.series(copied(cluster))}
+    assert found[("cluster_autoscaler_unneeded_nodes_count",)] == 2
+    assert found["cluster_autoscaler_unremovable_nodes_count", "NotUnderutilized"] == 1
+    assert found["cluster_autoscaler_unremovable_nodes_count", "NotUnneededLongEnough"] == 2
+    assert found[("cluster_autoscaler_scale_down_in_cooldown",)] == 0
+    assert found[("cluster_autoscaler_pending_node_deletions",)] == 0

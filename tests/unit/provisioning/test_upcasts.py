@@ -40,6 +40,7 @@ NEW = {
     "unneeded",
     "paused",
     "scan",
+    "lately",
 }
 
 

@@ -1,4 +1,4 @@
-"""`tidewright plan provisioning`: what would be done about a request or buffer, and why, per group."""
+"""`tidewright plan provisioning`: what would be done about a request or buffer, and why, per group; `plan scale-down`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidewright.cli.plan.manifests import BUFFER, PlannedRequest, read
 from tidewright.provisioning.buffers import spec as buffers
 from tidewright.provisioning.requests.spec import parse
 from tidewright.provisioning.state import State
-from tidewright.provisioning.tell import folding
+from tidewright.provisioning.tell import folding, what_if_scaledown
 from tidewright.provisioning.tell.what_if import NOT_OURS, Answer, preview
 from tidewright.provisioning.tell.what_if_buffers import preview as preview_of_buffer
 
@@ -70,6 +70,32 @@ def provisioning(
         ),
     )
     return 0
+
+
+@app.command(name="scale-down")
+def scale_down(
+    *,
+    state: Annotated[
+        str, Parameter(help="An exported log to try it on, or live: the running one.", group=STATE)
+    ] = LIVE,
+    at: Annotated[
+        str, Parameter(help="As of this log time, so long ago, or seq:N; now by default.", group=STATE)
+    ] = "",
+    log: AskedLogOptions | None = None,
+    output: Output = "table",
+) -> int:
+    """Which nodes would go now, in which order, and what keeps the others, without doing it."""
+    answer = asyncio.run(_scale_down(state, at, log))
+    emit([msgspec.to_builtins(answer)], output, lambda: what_if_scaledown.as_text(answer))
+    return 0
+
+
+async def _scale_down(state: str, at: str, log: LogOptions | None) -> what_if_scaledown.Answer:
+    async with opened(log, None if state == LIVE else Path(state)) as source:
+        moment = await moment_of(source, at)
+        fold = await restored(source, Asked.about(source, BY_NAME["provisioning"], ""), moment.seq)
+    copied = msgspec.json.decode(msgspec.json.encode(fold.state), type=State)
+    return what_if_scaledown.preview(copied, max(fold.at, moment.at))
 
 
 async def _answers(

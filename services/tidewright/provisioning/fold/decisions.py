@@ -38,6 +38,7 @@ from tidewright.provisioning.scaleup.refusals import signature
 from tidewright.provisioning.state import (
     Cost,
     GroupState,
+    Lately,
     Load,
     Mark,
     Open,
@@ -194,6 +195,8 @@ def _plan(state: State, event: p.PlanScaleUp, _touched: Touched) -> None:
     if not event.buffers:  # a refill keeps nobody else's nodes
         state.last_scale_up = event.at
     for increase in event.increases:
+        if not event.buffers and state.scan.told:  # nobody asks for it before
+            state.lately.setdefault(NodeGroupId(increase.group), Lately()).add = event.at
         opened = state.open.setdefault(NodeGroupId(increase.group), Open(increase=0, requested_at=event.at))
         added = increase.size - increase.from_size
         opened.increase += added

@@ -16,7 +16,7 @@ from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.scaledown.removal.marking import drain_of, shows
 from tidewright.provisioning.scaledown.removal.saga import AGAIN_S, Leaving, Removal
-from tidewright.provisioning.state import Node, State
+from tidewright.provisioning.state import Lately, Node, State
 from tidewright.provisioning.tell import counts
 from tidewright.provisioning.unanswered import EvictOrder, SoftOrder, TaintOrder, UnmarkOrder
 
@@ -28,6 +28,8 @@ NOT_YET_S = 5.0
 def _remove(state: State, event: p.RemoveNode, _touched: Touched) -> None:
     if event.node not in state.nodes:
         return
+    state.lately.setdefault(NodeGroupId(event.group), Lately()).delete = event.at
+    state.unneeded.pop(event.node, None)
     state.removals[event.node] = Removal(
         decision=event.id,
         uid=event.uid,
@@ -45,6 +47,8 @@ def _undo(state: State, event: p.UndoRemoval, _touched: Touched) -> None:
     removal = state.removals.get(event.node)
     if removal is not None and removal.decision == event.removal:
         del state.removals[event.node]
+        if event.failed:
+            state.lately.setdefault(removal.group, Lately()).failure = event.at
 
 
 def _mark(state: State, event: p.MarkNode, _touched: Touched) -> None:

@@ -36,6 +36,8 @@ from tidewright.provisioning.scaledown.simulation.removal import Hints, Simulati
 from tidewright.provisioning.settings import Settings
 
 NOBODY = Owners(None)
+DELAYED = "InCooldown"
+"""Of a node whose group waits, since something of it has just come or gone."""
 
 
 class Scene:
@@ -46,10 +48,12 @@ class Scene:
         grid: nodes and pods for placing; forked, never changed.
         empty_going: empty nodes whose deletion has begun.
         drains_going: nodes with pods of which it has.
+        delayed: groups whose nodes wait, since something of them has just come or gone.
         most_tries: pods that a part of a pass tries to place, and nodes; 0: all of it at once.
     """
 
     most_tries = 0
+    delayed: frozenset[NodeGroupId] = frozenset()
 
     def __init__(
         self,
@@ -309,6 +313,8 @@ def ready_now(
         node = nodes[removal.node]
         since = plan.memory.unneeded[node.name]
         reason = too_early(node, scene.groups.get(node.group), settings, since, now)
+        if not reason and node.group in scene.delayed:
+            reason = DELAYED
         if reason:
             waiting[node.name] = reason
             continue

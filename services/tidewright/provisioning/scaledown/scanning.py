@@ -26,7 +26,7 @@ from tidewright.provisioning.scaledown.candidates.eligible import listed
 from tidewright.provisioning.scaledown.cards import Cards, KnownOwners, traits_of
 from tidewright.provisioning.scaledown.drain.budgets import Allowance
 from tidewright.provisioning.scaledown.drain.rules import Sorted
-from tidewright.provisioning.scaledown.going.cooldown import Last, cool_at, in_cooldown
+from tidewright.provisioning.scaledown.going.cooldown import Last, cool_at, cool_groups, in_cooldown
 from tidewright.provisioning.scaledown.going.timers import wait_s
 from tidewright.provisioning.scaledown.scene import GroupTraits, Refusal, Removal, Resident, SceneNode
 from tidewright.provisioning.settings import Settings
@@ -87,6 +87,7 @@ class LiveScene(passes.Scene):
         self.state = state
         self.index = index
         self.cards = cards
+        self.delayed = delayed(state, index.settings, now)
         self.room = room
         self.now = now
 
@@ -159,18 +160,9 @@ def forgotten(state: State, now: float) -> Found:
 def part_of_a_pass(state: State, index: Index, room: Room, now: float) -> Found:
     """Look at nodes as far as a part of a pass does, and record what is otherwise than it was."""
     settings = index.settings
-    cards = cards_of(state, index, now)
-    scene = LiveScene(state, index, cards, room, now)
+    scene = LiveScene(state, index, cards_of(state, index, now), room, now)
     scene.most_tries = 0 if settings.as_reference else MOST_TRIES
-    willing = [
-        cards.cards[name].node
-        for name in sorted(cards.eligible)
-        if not listed(cards.cards[name].node, scene.groups)
-        and name not in room.needed
-        and name not in state.removals
-        and (name not in state.paused or state.paused[name].until <= now)
-    ]
-    plan = passes.simulate(scene, willing, memory_of(state, settings, now), settings, now)
+    plan = _looked(state, scene, settings, now)
     found = Found(plan=plan)
     changes = _changes(state, plan, now)
     if changes is not None:
@@ -184,6 +176,29 @@ def part_of_a_pass(state: State, index: Index, room: Room, now: float) -> Found:
     found.decisions += begun(state, plan, settings, now)
     found.due = _due(state, scene, plan, settings, now)
     return found
+
+
+def whole_pass(state: State, index: Index, room: Room, now: float) -> passes.Plan:
+    """A pass in one go, of which nothing is recorded."""
+    scene = LiveScene(state, index, cards_of(state, index, now), room, now)
+    plan = _looked(state, scene, index.settings, now)
+    passes.choose(scene, plan, index.settings, now)
+    return plan
+
+
+def _looked(state: State, scene: LiveScene, settings: Settings, now: float) -> passes.Plan:
+    cards, needed = scene.cards, scene.room.needed
+    late = scene.delayed if "B23" in settings.as_reference else frozenset()
+    willing = [
+        node
+        for node in (cards.cards[name].node for name in sorted(cards.eligible))
+        if not listed(node, scene.groups)
+        and node.name not in needed
+        and node.name not in state.removals
+        and node.group not in late
+        and (node.name not in state.paused or state.paused[node.name].until <= now)
+    ]
+    return passes.simulate(scene, willing, memory_of(state, settings, now), settings, now)
 
 
 def memory_of(state: State, settings: Settings, now: float) -> passes.Memory:
@@ -269,13 +284,28 @@ def recorded_plan(state: State, index: Index, now: float) -> passes.Plan:
 
 
 def last_of(state: State) -> Last:
-    """When nodes came and went last."""
-    return Last(add=state.last_scale_up)
+    """When nodes came and went last, of whatever group."""
+    return Last(
+        add=state.last_scale_up,
+        delete=max((one.delete for one in state.lately.values() if one.delete is not None), default=None),
+        failure=max((one.failure for one in state.lately.values() if one.failure is not None), default=None),
+    )
+
+
+def delayed(state: State, settings: Settings, now: float) -> frozenset[NodeGroupId]:
+    """With `scale-down-delay-type-local`, groups of which something came or went just now."""
+    if not settings.delay_local:
+        return frozenset()
+    last = {
+        name: Last(add=one.add, delete=one.delete, failure=one.failure) for name, one in state.lately.items()
+    }
+    return frozenset(last) - frozenset(cool_groups(last, last, settings, now))
 
 
 def _due(state: State, scene: LiveScene, plan: passes.Plan, settings: Settings, now: float) -> float | None:
     """When to look again though nothing changes: the first time at which time alone may make a difference."""
     acts = of_service(state).acts
+    local = state.lately.values() if settings.delay_local else ()
     dues = [paused.until for paused in state.paused.values()] + list(plan.memory.recheck_at.values())
     dues.append(scene.cards.next_change())
     for name, since in plan.memory.unneeded.items():
@@ -283,6 +313,7 @@ def _due(state: State, scene: LiveScene, plan: passes.Plan, settings: Settings, 
         dues.append(since + wait_s(node, scene.groups[node.group], settings) + SOON_S)
     if plan.unneeded:
         dues.append(cool_at(last_of(state), settings))
+        dues += [cool_at(Last(add=o.add, delete=o.delete, failure=o.failure), settings) for o in local]
     if plan.limited or plan.going:
         dues.append(now + (settings.scan_interval_s if acts else LOOK_AGAIN_S))
     future = [due for due in dues if now < due < float("inf")]

@@ -1,6 +1,7 @@
 """Why nodes stay, by the reasons that `unremovable_nodes_count` has in the reference. Spec 3.10, 4.2.
 
-Only nodes without pods are removed here: one that is used little is `BlockedByPod`.
+Nodes of which a watcher of before told go when they are empty: one that is used little is `BlockedByPod`. Of others it is
+what passes found.
 """
 
 from __future__ import annotations
@@ -9,7 +10,11 @@ from collections import Counter
 from collections.abc import Mapping
 
 from tidewright.provisioning.index.index import Index
+from tidewright.provisioning.scaledown.candidates.eligible import AT_MINIMUM
+from tidewright.provisioning.scaledown.cards import Card
 from tidewright.provisioning.scaledown.idle import SCALE_DOWN_DISABLED
+from tidewright.provisioning.scaledown.passes import Plan
+from tidewright.provisioning.scaledown.scanning import cards_of, recorded_plan
 from tidewright.provisioning.state import GroupState, Node, State
 
 REASONS = (
@@ -28,9 +33,32 @@ LITTLE = 0.5
 def unremovable(state: State, index: Index) -> Mapping[str, int]:
     """How many nodes stay for which reason: the first that applies."""
     counted: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
+    cards = cards_of(state, index, state.now) if state.scan.told else None
+    plan = recorded_plan(state, index, state.now) if state.scan.told else None
     for name, node in state.nodes.items():
-        counted[_reason(state, index, name, node, state.groups.get(node.group))] += 1
+        if cards is not None and plan is not None and node.delays is not None:
+            reason = _found(state, cards.cards[name], plan)
+        else:
+            reason = _reason(state, index, name, node, state.groups.get(node.group))
+        if reason:
+            counted[reason] += 1
     return counted
+
+
+def _found(state: State, card: Card, plan: Plan) -> str:
+    """Why a node stays by what passes found; empty of one that goes, and of one that was not looked at."""
+    name = card.node.name
+    if name in state.removals:
+        return "CurrentlyBeingDeleted"
+    if name in plan.unneeded:
+        return plan.waiting.get(name, "")
+    if card.reason:
+        return card.reason
+    paused = state.paused.get(name)
+    if paused is not None and paused.until > state.now:
+        return paused.reason
+    group = state.groups.get(card.node.group)
+    return AT_MINIMUM if group is not None and group.target <= group.min_size else ""
 
 
 def _reason(state: State, index: Index, name: str, node: Node, group: GroupState | None) -> str:

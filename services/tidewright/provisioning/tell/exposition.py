@@ -16,7 +16,10 @@ from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.index.resolving import shape_of
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.spec import mode_of
+from tidewright.provisioning.scaledown.going.cooldown import in_cooldown
+from tidewright.provisioning.scaledown.scanning import last_of
 from tidewright.provisioning.scaledown.unneeded import unremovable
+from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import Request, State
 from tidewright.provisioning.tell import buffers, counts
 
@@ -26,13 +29,15 @@ HELP = {
     "cluster_autoscaler_node_groups_count": "Node groups.",
     "cluster_autoscaler_cluster_safe_to_autoscale": "1 unless too many nodes are unready.",
     "cluster_autoscaler_node_group_backoff_status": "1 while the group is left alone after a failure, by its code.",
-    "cluster_autoscaler_unneeded_nodes_count": "Nodes that are empty and go when they stay so.",
+    "cluster_autoscaler_unneeded_nodes_count": "Nodes that nobody needs, and that go when that stays so.",
     "cluster_autoscaler_unremovable_nodes_count": "Nodes that stay, by the first reason that applies.",
+    "cluster_autoscaler_scale_down_in_cooldown": "1 while nothing goes, since nodes came, went, or failed to go.",
+    "cluster_autoscaler_pending_node_deletions": "Nodes that are being removed.",
     "cluster_autoscaler_scaled_up_nodes_total": "Nodes ordered, once the cloud has accepted the order.",
     "cluster_autoscaler_scaled_down_nodes_total": "Nodes removed, by reason.",
     "cluster_autoscaler_old_unregistered_nodes_removed_count": "Instances deleted that never became a node.",
     "cluster_autoscaler_failed_scale_ups_total": "Failures that left a group in backoff, by reason.",
-    "cluster_autoscaler_evicted_pods_total": "Pods evicted to free nodes; only empty nodes are removed.",
+    "cluster_autoscaler_evicted_pods_total": "Pods evicted to free nodes, by what came of it.",
     "cluster_autoscaler_errors_total": "Orders and writes that were refused or failed, by type.",
     "cluster_autoscaler_skipped_scale_events_count": "Groups that a limit kept from growing, by its resource.",
     "tidewright_provisioning_attempts_total": "Attempts at requests by class and result.",
@@ -56,6 +61,13 @@ class Series(NamedTuple):
     labels: Mapping[str, str]
     value: float
     counter: bool = False
+
+
+def _removals(state: State, settings: Settings) -> Iterator[Series]:
+    """Nodes on their way out, and whether none may begin to go now."""
+    cooling = in_cooldown(last_of(state), settings, state.now)
+    yield Series("cluster_autoscaler_scale_down_in_cooldown", {}, float(settings.scale_down and cooling))
+    yield Series("cluster_autoscaler_pending_node_deletions", {}, len(state.removals))
 
 
 def series(state: State) -> Iterator[Series]:  # noqa: C901  # a line per series
@@ -90,6 +102,7 @@ def series(state: State) -> Iterator[Series]:  # noqa: C901  # a line per series
     if index.settings.scale_down:
         for reason, number in unremovable(state, index).items():
             yield Series("cluster_autoscaler_unremovable_nodes_count", {"reason": reason}, number)
+    yield from _removals(state, index.settings)
     yield from _counters(state)
     standing: Counter[tuple[str, str]] = Counter()
     booked: Counter[str] = Counter()

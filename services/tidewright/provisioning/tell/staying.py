@@ -9,6 +9,7 @@ from tidewright.kube.keys import PodKey
 from tidewright.kube.times import readable
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import index_of
+from tidewright.provisioning.scaledown import passes
 from tidewright.provisioning.scaledown.candidates import eligible
 from tidewright.provisioning.scaledown.cards import Card
 from tidewright.provisioning.scaledown.going import timers, whole
@@ -42,6 +43,7 @@ NODES = {
     "NoPlaceToMovePods": "Its pods do not all fit on other nodes.",
     timers.LIMIT: "Without it the cluster would be below cores-total, memory-total or gpu-total.",
     whole.ATOMIC_FAILED: "Its group goes as a whole, and other nodes of it stay.",
+    passes.DELAYED: "Nodes of its group came or went just now (scale-down-delay-type-local).",
     whole.WAITS_FOR_POD: 'A pod on it has to complete first (safe-to-evict: "on-completion").',
 }
 """Why a node stays."""
