@@ -16,7 +16,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.provisioning.removalworld import DAEMON, OWNER
+from tests.unit.provisioning.removalworld import DAEMON, OWNER, replica_set
 from tidewright.actuator import marks
 from tidewright.events import facts as f
 from tidewright.events import outcomes as o
@@ -40,6 +40,7 @@ SHAPE = digest_of({"cpu": 100}, {}, "ns", LABELS, 0)
 FOREIGN = {"key": "gpu", "value": "", "effect": "NoExecute"}
 CONFIG = {
     "scale-down-unneeded-time": "1000h",
+    "max-bulk-soft-taint-count": 0,
     "max-pod-eviction-time": "40s",
     "max-graceful-termination-sec": "60",
 }
@@ -69,6 +70,7 @@ class Wild:
         self.tell(
             f.ShapeObserved(at=self.now, digest=SHAPE, requests={"cpu": 100}, namespace="ns", labels=LABELS)
         )
+        self.tell(replica_set(self.now))
         for i in range(NODES):
             name = f"n{i}"
             self.nodes[name] = {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": {}}

@@ -16,7 +16,6 @@ from tidewright.asking.errors import BadInput
 from tidewright.asking.explain import speakers
 from tidewright.asking.lines import as_json, line, object_of, subject_object, title
 from tidewright.asking.lookups import decided_about, ledger_of
-from tidewright.asking.namespaces import meant
 from tidewright.asking.objects import named
 from tidewright.asking.options import AskedLogOptions, Output
 from tidewright.asking.point_in_time import INTERLEAVED, Moment, is_past, moment_of
@@ -258,7 +257,7 @@ async def _wanted(
             f"--since {readable(selection.since.at)} is later than --until {readable(selection.until.at)}"
         )
     if about:
-        selection.about = named(about, meant(namespace))
+        selection.about = named(about, namespace or "default")
         await _look_elsewhere(source, selection, selection.about)
     return selection
 

@@ -271,7 +271,7 @@ def _asking(stack: Stack) -> list[str]:
         where = f"--nats {shown(stack.nats_url)} --cluster {options.cluster}"
     return [
         f"  ask      {typed('tidewright')} events --follow {where}",
-        "    likewise: get, explain, state, verify; while this runs also without that",
+        "    likewise: explain, state, verify",
     ]
 
 

@@ -10,7 +10,7 @@ it through one timer, after a short quiet window, so that a burst of pods is dec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -53,9 +53,11 @@ from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.pending.burst import goes_on_until
 from tidewright.provisioning.scaledown.removal import words
 from tidewright.provisioning.scaledown.removal.saga import REMOVALS
+from tidewright.provisioning.scaledown.removal.soft import soft_marks
 from tidewright.provisioning.scaledown.removal.steps import Steps
 from tidewright.provisioning.scaledown.scanning import (
     SOON_S,
+    Found,
     cards_of,
     forgotten,
     healthy,
@@ -205,10 +207,23 @@ def _scanned(state: State, event: TimerFired) -> Sequence[Decision]:
             found = forgotten(state, now)
         else:
             found = part_of_a_pass(state, index, room, now)
-    decisions = found.decisions
-    if found.due is not None:
-        decisions.append(SetTimer(at=now, key=SCAN, due=found.due))
+    decisions, due = found.decisions, found.due
+    if found.plan is None or not found.plan.more:
+        soft = soft_marks(state, _waiting(found), index.settings.soft_taints, now)
+        decisions += soft.marks
+        if soft.more:
+            due = min(due or now + index.settings.scan_interval_s, now + index.settings.scan_interval_s)
+    if due is not None:
+        decisions.append(SetTimer(at=now, key=SCAN, due=due))
     return holding.recorded(state, _addressed(state, decisions)) if decisions else decisions
+
+
+def _waiting(found: Found) -> Mapping[str, float]:
+    """Nodes that nobody needs and that do not go yet, to the time since when."""
+    if found.plan is None:
+        return {}
+    going = {leaver.name for leaver in found.plan.going}
+    return {name: since for name, since in found.plan.memory.unneeded.items() if name not in going}
 
 
 def _evaluated(state: State, event: TimerFired) -> Sequence[Decision]:

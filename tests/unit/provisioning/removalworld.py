@@ -27,6 +27,13 @@ OWNER = f.Owner(kind="ReplicaSet", name="web", uid="r", api_version="apps/v1", c
 DAEMON = f.Owner(kind="DaemonSet", name="log", uid="d", api_version="apps/v1", controller=True)
 
 
+def replica_set(at: float) -> f.WorkloadObserved:
+    """The owner of the pods, which rules look up."""
+    return f.WorkloadObserved(
+        at=at, namespace="ns", name="web", api_version="apps/v1", kind="ReplicaSet", replicas=6
+    )
+
+
 class Budget(msgspec.Struct):
     """A PodDisruptionBudget over pods with a label `app`."""
 
@@ -57,6 +64,7 @@ class Removing(Cluster):
         self.mark_fails = ""
         self.hides_nodes = False
         self.ends = True
+        self.tell(replica_set(self.now))
 
     # --- What is there ---
 

@@ -19,7 +19,7 @@ from tidewright.provisioning.scaledown.removal.soft import soft_marks
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell.explaining import EXPLAINER
 
-NO_PASS = {"scale-down-unneeded-time": "10h"}
+NO_PASS = {"scale-down-unneeded-time": "10h", "max-bulk-soft-taint-count": 0}
 DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from tidewright.asking.errors import BadInput
-from tidewright.asking.namespaces import Namespace, meant
 from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.source import FromFile, Source, opened, slot_in
 from tidewright.cli.commands import BY_NAME
@@ -32,7 +31,7 @@ def wpa(
     name: Annotated[str, Parameter(help="The WatermarkPodAutoscaler; all of the namespace by default.")] = "",
     /,
     *,
-    namespace: Namespace = "",
+    namespace: Annotated[str, Parameter(name=["--namespace", "-n"], help="Its namespace.")] = "default",
     all_namespaces: Annotated[
         bool, Parameter(name=["--all-namespaces", "-A"], help="Of every namespace.", negative="")
     ] = False,
@@ -51,7 +50,7 @@ def wpa(
         raise BadInput(f"--within {within:g}: seconds, 0 or more")
     if name and all_namespaces:
         raise BadInput("a name and --all-namespaces: give one of them")
-    space = "" if all_namespaces else meant(namespace)
+    space = "" if all_namespaces else namespace
 
     async def run() -> tuple[list[Comparison], str]:
         async with opened(log, file) as source:

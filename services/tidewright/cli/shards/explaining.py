@@ -104,7 +104,8 @@ async def ours(name: str, key: str, log: LogOptions | None, output: Output, *, i
     """Explain a namespace of one of our own services."""
     which = services.service(name)
     with translated():
-        async with services.opened(log) as connection:
+        connection = await services.opened(log)
+        async with connection:
             standing = await services.standing(connection, which)
             slots = connection.slots
     if which.partition == "cluster":

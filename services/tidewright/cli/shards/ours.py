@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -105,17 +103,12 @@ async def standing(log: Log, which: Service) -> Standing:
     return Standing(which, slots, members, {slot: rendezvous(slot, members) for slot in slots}, latest)
 
 
-@asynccontextmanager
-async def opened(options: LogOptions | None) -> AsyncIterator[Log]:
+async def opened(options: LogOptions | None) -> Log:
     """A connection to the log, with its number of slots."""
-    from tidewright.asking.source import reached
-
-    async with (
-        reached(options) as on,
-        await Log.connect(on.nats, on.cluster, credentials=on.identity(), name="cli", timeout_s=5.0) as log,
-    ):
-        await log.adopt_slots()
-        yield log
+    on = options or LogOptions()
+    log = await Log.connect(on.nats, on.cluster, credentials=on.identity(), name="cli", timeout_s=5.0)
+    await log.adopt_slots()
+    return log
 
 
 def details(current: Standing) -> str:

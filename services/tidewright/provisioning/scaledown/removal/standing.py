@@ -1,4 +1,4 @@
-"""The pods of a node that goes, as they are now: who moves, and who keeps it from going. Spec 4.3."""
+"""The pods of a node that goes, as they are now: who must leave, and who keeps it from going. Spec 4.3."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import msgspec
 
 from tidewright.kube.keys import PodKey
 from tidewright.provisioning.index.index import Index
+from tidewright.provisioning.index.indexing import holds_room
+from tidewright.provisioning.scaledown.cards import KnownOwners, resident_of
+from tidewright.provisioning.scaledown.drain.rules import LONG_TERMINATING_S, sort_pods
 from tidewright.provisioning.state import Pod, State
 
-LONG_TERMINATING_S = 30.0
-"""A pod that is still there so long after its grace period was to end is thought to be gone."""
+WAITS = "BlockedByOnCompletionPod"
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -26,7 +28,10 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 def movers(state: State, index: Index, node: str, now: float) -> list[PodKey]:
-    """Pods that would be lost with a node: neither of DaemonSets nor static, nor gone for all that is known."""
+    """Pods that would be lost with a node: neither of DaemonSets nor static, nor gone for all that is known.
+
+    Expendable ones among them: no rule bears on them, and they are asked to leave like others.
+    """
     return [
         key
         for key in index.on_node.get(node, {})
@@ -43,22 +48,19 @@ def _thought_gone(pod: Pod, now: float) -> bool:
 
 
 def standing(state: State, index: Index, node: str, now: float) -> Standing:
-    """Whom a node carries, and whether they let it go. What is not known of a pod keeps its node."""
-    there = movers(state, index, node, now)
-    for key in there:
-        pod = state.pods[key]
-        if pod.deleting_at is None and (reason := _kept_by(pod)):
-            return Standing(tuple(there), reason, key)
-    return Standing(tuple(there))
+    """Whom a node carries, and whether the rules of a drain let them go. Who is ending already is not judged.
 
-
-def _kept_by(pod: Pod) -> str:
-    annotations = pod.annotations or {}
-    if pod.removal is None:
-        return "UnexpectedError"
-    safe = annotations.get("cluster-autoscaler.kubernetes.io/safe-to-evict", "")
-    if safe == "true":
-        return ""
-    if safe in ("false", "on-completion"):
-        return "NotSafeToEvictAnnotation"
-    return "" if pod.controller is not None else "NotReplicated"
+    Budgets are left aside: what they have no room for now is waited for.
+    """
+    there = tuple(movers(state, index, node, now))
+    judged = [
+        resident_of(state, index, key, state.pods[key])
+        for key in there
+        if state.pods[key].deleting_at is None and holds_room(state, index, state.pods[key].shape)
+    ]
+    found = sort_pods(judged, index.settings, KnownOwners(state), None, now)
+    if found.blocked is not None:
+        return Standing(there, found.blocked.pod_reason or found.blocked.reason, found.blocked.pod)
+    if found.waits:
+        return Standing(there, WAITS, found.waits[0])
+    return Standing(there)
