@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 from random import Random
 
 import msgspec
@@ -155,6 +160,48 @@ def test_every_pod_has_a_place_that_other_expanders_find_and_every_limit_is_kept
     other = plan_all(items, as_others_do(world))
     assert all(here >= there for here, there in zip(plan.placed, other.placed, strict=True))
     holds(items, world, plan)
+
+
+def digest() -> str:
+    """Of what is found for a problem large enough to take all steps."""
+    chance = Random(5)
+    requests = [
+        {"cpu": chance.randint(1, 90) * 100, "memory": chance.randint(1, 60) * GIB // 2} for _ in range(40)
+    ]
+    items = [
+        Item(of_fields(requests=each, scheduling={}, namespace="ns"), chance.randint(1, 60))
+        for each in requests
+    ]
+    columns = [
+        Column(
+            Template(view=NodeView(name="t", allocatable={"cpu": c * 1000, "memory": m * GIB, "pods": 110})),
+            frozenset(n for n, r in enumerate(requests) if r["cpu"] <= c * 1000 and r["memory"] <= m * GIB),
+            c * 31_000 + m * 4_300,
+            5000 if c > 8 else 20,
+        )
+        for c, m in ((8, 32), (16, 64), (16, 128), (32, 64), (48, 192), (96, 384))
+    ]
+    found = search(problem_of(items, columns, []))
+    assert found.steps > 100
+    return hashlib.blake2b(repr(found).encode()).hexdigest()
+
+
+def test_the_steps_are_the_same_whatever_instructions_a_machine_has() -> None:
+    without = {
+        "NPY_DISABLE_CPU_FEATURES": "AVX2 FMA3 AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR",
+        "OPENBLAS_CORETYPE": "Prescott",
+    }
+    program = "from tests.property.test_least_cost import digest; print(digest())"
+    there = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        env={**os.environ, **without},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert there.stdout.strip() == digest()
 
 
 @settings(max_examples=40, deadline=None)

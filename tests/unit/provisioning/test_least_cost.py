@@ -201,7 +201,7 @@ def test_many_shapes_are_planned_as_fewer_classes_that_hold_them_all() -> None:
     for number, each in enumerate(asked.members):
         for member in each:
             requests = items[member].shape.requests
-            assert asked.requests[number].tolist() >= [requests[name] for name in ("cpu", "memory", "pods")]
+            assert (asked.requests[number] >= [requests[name] for name in ("cpu", "memory", "pods")]).all()
     found = search(asked)
     assert sum(sum(nodes.held) * nodes.nodes for nodes in found.nodes) == 2100
     assert found.bound <= found.price < found.first

@@ -50,7 +50,7 @@ def bound_of(problem: Problem, steps: int = STEPS) -> Bound:
             cost += weight[:, None] * share
         cost = np.where(able, cost * price[:, None], np.inf)
         cheapest = cost.min(axis=0)
-        total = float(_added(counts * cheapest))
+        total = float(added(counts * cheapest))
         if total > best:
             best, worth = total, cheapest
         # What goes where, smoothed: to all groups that are nearly the cheapest, ever more sharply.
@@ -59,8 +59,8 @@ def bound_of(problem: Problem, steps: int = STEPS) -> Bound:
             able, np.maximum(0.0, 1.0 + near - cost / np.maximum(cheapest, _NOTHING)[None]), 0.0
         )
         closeness *= closeness
-        going = counts[None] * closeness / np.maximum(_added(closeness), _NOTHING)[None]
-        loads = [_added((going * share).T) for share in shares]
+        going = counts[None] * closeness / np.maximum(added(closeness), _NOTHING)[None]
+        loads = [added((going * share).T) for share in shares]
         highest = np.maximum.reduce(loads)
         pulls = [load / np.maximum(highest, _NOTHING) for load in loads]
         mean = np.zeros(groups)
@@ -87,7 +87,7 @@ def _even(weights: list[Floats]) -> list[Floats]:
     return [weight / np.maximum(total, _NOTHING) for weight in weights]
 
 
-def _added(values: Floats) -> Floats:
+def added(values: Floats) -> Floats:
     """The sum over the first axis, term after term: another order of terms may round otherwise."""
     total: Floats = np.cumsum(values, axis=0)[-1]
     return total

@@ -17,6 +17,7 @@ from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.pack.templates import Estimate, Layout
+from tidewright.provisioning.scaleup.leastcost.bound import bound_of
 from tidewright.provisioning.scaleup.leastcost.prices import Prices, prices_of
 from tidewright.provisioning.scaleup.leastcost.problem import (
     MOST_CLASSES,
@@ -29,6 +30,8 @@ from tidewright.provisioning.scaleup.leastcost.search import Found, search
 from tidewright.provisioning.scaleup.plans import World
 
 _LARGEST_PRICE = 2**30
+STEPS_OF_MANY = 40
+"""Of the search for a bound where there are more shapes than classes."""
 
 
 class Share(NamedTuple):
@@ -104,6 +107,11 @@ def jointly(
     if len(problem.counts) > 2 * MOST_CLASSES:
         return None
     found = search(problem)
+    least = found.bound
+    if len(problem.counts) < len(
+        wanted
+    ):  # classes ask for more than their shapes: what they cannot cost less than, those can
+        least = bound_of(problem_of(wanted, columns, (), len(wanted)), STEPS_OF_MANY).price
     shares = [
         Share(g, _estimate(layouts, wanted, place, len(items)), shapes)
         for g, layouts in zip(several, _layouts(problem, found, wanted), strict=True)
@@ -113,7 +121,7 @@ def jointly(
     return Joint(
         shares=tuple(sorted(shares, key=lambda share: (-share.estimate.pods, share.group.id))),
         prices=prices,
-        bound=min(found.bound * unit, cost),
+        bound=min(least * unit, cost),
     )
 
 

@@ -17,6 +17,7 @@ from tidewright.provisioning.pack.nodes import Ints, Mask
 from tidewright.provisioning.pack.templates import Template
 
 MOST_CLASSES = 256
+_COARSE = 4
 _UNBOUNDED = 2**40
 
 
@@ -65,7 +66,12 @@ class Problem(NamedTuple):
     members: tuple[tuple[int, ...], ...]
 
 
-def problem_of(items: Sequence[Item], columns: Sequence[Column], limits: Sequence[Limit]) -> Problem:
+def problem_of(
+    items: Sequence[Item],
+    columns: Sequence[Column],
+    limits: Sequence[Limit],
+    most_classes: int = MOST_CLASSES,
+) -> Problem:
     """The problem of giving these pods, whose shapes do not look at other nodes, nodes of these groups."""
     names = sorted({name for item in items for name, amount in item.shape.requests.items() if amount > 0})
     free = [column.template.free() for column in columns]
@@ -76,7 +82,8 @@ def problem_of(items: Sequence[Item], columns: Sequence[Column], limits: Sequenc
     hostile, alone = _conflicts(items)
     most = np.where(fits, _most(requests, capacity), 0)
     most[:, alone] = np.minimum(most[:, alone], 1)
-    members = _classes(requests, capacity, most, {*hostile, *alone})
+    barred = (_most(requests, capacity) > 0) & ~fits
+    members = _classes(requests, capacity, barred, {*hostile, *alone}, most_classes)
     counts = np.array([sum(items[i].count for i in each) for each in members], dtype=np.int64)
     asked = np.array([requests[list(each)].max(axis=0) for each in members], dtype=np.int64)
     enemies = None
@@ -138,23 +145,29 @@ def _conflicts(items: Sequence[Item]) -> tuple[Mapping[int, set[int]], list[int]
     return hostile, alone
 
 
-def _classes(requests: Ints, capacity: Ints, most: Ints, apart: set[int]) -> tuple[tuple[int, ...], ...]:
-    """Items by class: each its own, or, where there are too many, those that agree in ever fewer digits."""
+def _classes(
+    requests: Ints, capacity: Ints, barred: Mask, apart: set[int], most_classes: int
+) -> tuple[tuple[int, ...], ...]:
+    """Items by class: each its own, or, where there are too many, those that agree in ever fewer digits.
+
+    `barred` says per group and item whether something else than its size keeps it away.
+    """
     single = tuple((i,) for i in range(len(requests)))
-    if len(single) <= MOST_CLASSES:
+    if len(single) <= most_classes:
         return single
-    for bits in (10, 8, 6, 5, 4, 3, 2):
+    open_to = (_most(requests, capacity) > 0) & ~barred
+    for bits in (10, 8, 6, 5, 4, 3, 2, 1):
         rounded = _rounded_up(requests, bits)
-        # Where more than it asks for would fit far less often, or not at all, an item stays what it is.
-        often = _most(rounded, capacity)
-        worse = ((often << bits) < most * (2**bits - 4)) | ((often < 1) & (most > 0))
-        dearer: Mask = np.logical_or.reduce(worse, axis=0)
+        still = (_most(rounded, capacity) > 0) & ~barred
+        # What would fit nowhere for what is added to it stays what it is; with many digits, also what would fit in fewer groups.
+        worse = still < open_to if bits > _COARSE else ~np.logical_or.reduce(still, axis=0)[None]
+        own: Mask = np.logical_or.reduce(worse, axis=0)
         kinds: dict[tuple[object, ...], list[int]] = {}
         for i in range(len(requests)):
-            own = i in apart or bool(dearer[i])
-            key = (own and i, rounded[i].tobytes(), (most[:, i] > 0).tobytes())
+            alone = i in apart or bool(own[i])
+            key = (alone and i, rounded[i].tobytes(), barred[:, i].tobytes())
             kinds.setdefault(key, []).append(i)
-        if len(kinds) <= MOST_CLASSES:
+        if len(kinds) <= most_classes:
             break
     return tuple(map(tuple, kinds.values()))
 

@@ -1,19 +1,20 @@
 """The first plan, and the better one.
 
-The first plan takes, again and again, the pattern that is worth most for its price, by what pods are worth where the bound was found.
-The better one is found by column generation: a programme says how often which of the patterns known are used and what pods are worth
+The first plan takes, again and again, the pattern that is worth most for its price, by what pods are worth where the bound was found; another
+one values them anew now and then, and the cheaper counts. The better one is found by column generation: a programme says how often which of the patterns known are used and what pods are worth
 by that; patterns worth more than their nodes cost by it come in, until none is found. What comes out in whole nodes is kept, what
 is most of a node too, and the rest is solved again. Work is bounded by steps, in proportion to their size.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from tidewright.provisioning.pack.nodes import Ints
-from tidewright.provisioning.scaleup.leastcost.bound import Bound, Floats, bound_of
+from tidewright.provisioning.scaleup.leastcost.bound import Bound, Floats, added, bound_of
 from tidewright.provisioning.scaleup.leastcost.master import Master
 from tidewright.provisioning.scaleup.leastcost.patterns import FINE, WAYS, Pool, exchanged, fill, whole
 from tidewright.provisioning.scaleup.leastcost.problem import Problem
@@ -24,6 +25,10 @@ FEWEST, MOST_PIVOTS = 300, 4500
 FILLS, FILLS_OF_REST = 200, 8
 """How often nodes of all groups are filled in search of patterns, at first and for each rest."""
 RESTS = 12
+AT_ONCE = 8
+"""Groups of which the first plan looks for the best pattern at a time."""
+PORTION, STEPS_ANEW = 0.1, 20
+"""Another first plan values pods anew after each such part, by so many steps: what goes on well together would else be used up."""
 ENOUGH = 1.001
 """A plan that costs so little more than the bound is not improved."""
 STRETCH = 80
@@ -112,30 +117,56 @@ class _Draft:
             added += given
         return added
 
-    def greedily(self, worth: Floats) -> None:
-        """Again and again the pattern that is worth most for its price."""
+    def greedily(self, worth: Floats, portion: float = 1.0) -> None:
+        """Again and again the pattern that is worth most for its price.
+
+        `portion`: after each such part of what all pods are worth, those that are left are valued anew.
+        """
+        price = self.problem.price
         worths = whole(worth)
-        groups = np.arange(len(self.problem.price))
+        part = portion * _worth(self.counts, worth)
+        taken = 0.0
+        # With fewer pods left a group's best pattern is hardly worth more than it was: the best ones of before are looked at first.
+        last = np.full(len(price), np.inf)
         while self.counts.any():
-            open_to = np.array([self.allowed(g) > 0 for g in range(len(self.problem.price))], dtype=np.bool_)
+            groups = np.argsort(-last, kind="stable")[: AT_ONCE if np.isfinite(last).all() else None]
             held = fill(self.problem, worths, self.rest, groups)
-            ratio = np.where(open_to, (held @ worths) / self.problem.price, 0.0)
-            best = int(ratio.argmax())
-            some = held[best] > 0
-            if ratio[best] <= 0.0:
+            open_to = np.array([self.allowed(g) > 0 for g in groups.tolist()], dtype=np.bool_)
+            last[groups] = np.where(open_to, (held @ worths) / price[groups], 0.0)
+            best = int(last.argmax())
+            if last[best] <= 0.0:
                 return
-            self.add(best, held[best], int((self.counts[some] // held[best][some]).min()))
+            if best not in groups:
+                continue
+            pattern = held[groups.tolist().index(best)]
+            each = _worth(pattern, worth)
+            some = pattern > 0
+            nodes = int((self.counts[some] // pattern[some]).min())
+            if portion < 1.0:
+                nodes = min(nodes, max(1, int((part - taken) / each)))
+            taken += each * self.add(best, pattern, nodes)
+            if portion < 1.0 and taken >= part and self.counts.any():
+                worth = bound_of(self.problem._replace(counts=self.rest), STEPS_ANEW).worth
+                worths, taken = whole(worth), 0.0
+                last = np.full(len(price), np.inf)
+
+
+def _worth(pods: Floats, worth: Floats) -> float:
+    """What so many pods of each class are worth."""
+    return float(added(pods * worth))
 
 
 def search(problem: Problem) -> Found:
     """The plan of least cost that a bounded search finds; it places as many pods as it can."""
     bound = bound_of(problem)
-    first = _Draft(problem)
-    first.greedily(bound.worth)
-    best, steps = first, 0
+    drafts = [_Draft(problem), _Draft(problem)]
+    for draft, portion in zip(drafts, (1.0, PORTION), strict=True):
+        draft.greedily(bound.worth, portion)
+    first = best = min(drafts, key=_cost)
+    steps = 0
     if first.unplaced() or first.price() > ENOUGH * bound.price:
-        better, steps = _better(problem, bound, first)
-        best = min((first, better), key=lambda draft: (draft.unplaced(), draft.price()))
+        better, steps = _better(problem, bound, drafts)
+        best = min((first, better), key=_cost)
     return Found(
         nodes=tuple(
             Nodes(group, tuple(int(n) for n in held.tolist()), nodes) for group, held, nodes in best.nodes
@@ -147,13 +178,18 @@ def search(problem: Problem) -> Found:
     )
 
 
-def _better(problem: Problem, bound: Bound, first: _Draft) -> tuple[_Draft, int]:
-    """A plan by column generation, begun with the patterns of the first; and its steps."""
+def _cost(draft: _Draft) -> tuple[int, int]:
+    """What plans are compared by: pods without a place, then the price."""
+    return draft.unplaced(), draft.price()
+
+
+def _better(problem: Problem, bound: Bound, first: Sequence[_Draft]) -> tuple[_Draft, int]:
+    """A plan by column generation, begun with the patterns of others; and its steps."""
     size = len(problem.counts) + len(problem.limits)
     pivots = max(FEWEST, min(MOST_PIVOTS, WORK // size**2))
     draft = _Draft(problem)
     pool = Pool(len(problem.counts))
-    for group, held, _ in first.nodes:
+    for group, held, _ in [nodes for each in first for nodes in each.nodes]:
         pool.add(group, held)
     master = _generated(problem, draft, pool, bound.worth, (pivots, FILLS))
     steps = master.pivots
@@ -202,37 +238,38 @@ class _Hunt:
 
     def better(self, master: Master) -> bool:
         """Add patterns that make the plan of a programme cheaper; whether there were any."""
-        now, costs = master.worth, master.costs()
-        added = 0
+        now = master.worth
         # What pods are worth jumps from step to step; seen with what they were worth before, it leads to better patterns.
-        for seen in (STEADY * self._steady + (1.0 - STEADY) * now, now):
-            for _ in range(len(WAYS)):
-                groups = np.arange(len(costs))
-                if (
-                    self._turn % len(WAYS) and not added
-                ):  # now and then all, else those that were nearly good enough
-                    groups = np.flatnonzero(self._last >= PROMISING)
-                held = fill(self.problem, whole(seen), self.counts, groups, WAYS[self._turn % len(WAYS)])
-                self._turn += 1
-                self._last[groups] = (held @ whole(now)) / costs[groups]
-                added += self._kept(master, groups, held)
-                if added:
-                    break
-            if added:
-                break
-        for _ in range(len(WAYS)):
-            used = np.array([pattern for _, pattern in master.chosen()], dtype=np.int64)
-            groups = master.pool.group[used]
-            held = np.minimum(master.pool.held[used], self.counts[None])
-            changed = exchanged(
-                self.problem, whole(now), self.counts, groups=groups, held=held, rank=self._rank % len(WAYS)
-            )
-            self._rank += 1
-            added += self._kept(master, groups, changed)
-            if added:
-                break
+        mixed = STEADY * self._steady + (1.0 - STEADY) * now
+        added = self._filled(master, mixed, PROMISING) or self._filled(master, now, PROMISING)
+        added += self._changed(master, now)
         self._steady = INERTIA * self._steady + (1.0 - INERTIA) * now
-        return added > 0
+        return added > 0 or self._filled(master, now, 0.0) > 0
+
+    def _filled(self, master: Master, worth: Floats, promising: float) -> int:
+        """Fill nodes in one way after the other until that adds some: of groups that were nearly good enough, now and then of all."""
+        for _ in range(len(WAYS)):
+            every = self._turn % len(WAYS) == 0
+            groups = np.flatnonzero(self._last >= (0.0 if every else promising))
+            held = fill(self.problem, whole(worth), self.counts, groups, WAYS[self._turn % len(WAYS)])
+            self._turn += 1
+            self._last[groups] = (held @ whole(master.worth)) / master.costs()[groups]
+            if added := self._kept(master, groups, held):
+                return added
+        return 0
+
+    def _changed(self, master: Master, worth: Floats) -> int:
+        """Change the patterns in use in one class, until that adds some."""
+        used = np.array([pattern for _, pattern in master.chosen()], dtype=np.int64)
+        groups = master.pool.group[used]
+        held = np.minimum(master.pool.held[used], self.counts[None])
+        for _ in range(len(WAYS)):
+            rank = self._rank % len(WAYS)
+            changed = exchanged(self.problem, whole(worth), self.counts, groups=groups, held=held, rank=rank)
+            self._rank += 1
+            if added := self._kept(master, groups, changed):
+                return added
+        return 0
 
     def _kept(self, master: Master, groups: Ints, held: Floats) -> int:
         """Take in what is worth more than it costs; how many new patterns."""
