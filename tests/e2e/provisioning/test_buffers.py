@@ -64,3 +64,40 @@ async def test_a_buffer_makes_nodes_a_pod_takes_its_room_at_once_and_it_is_fille
     assert "spare" in kubectl(world.cluster, "get", "cb", "-n", world.namespace)
     await world.kube.request("DELETE", f"{buffers}/spare")
     await until(world.kube, world.templates, lambda left: name not in left, timeout_s=60)
+
+
+async def test_in_hold_a_placeholder_keeps_the_room_until_a_pod_wants_it(world: World) -> None:
+    await world.group("only", initial=1, min=1, max=1)
+    await world.nodes(1)
+    await world.configure(profile="hold")
+    await world.start()
+    await world.pod_template("chunk")
+    buffers = f"/apis/autoscaling.x-k8s.io/v1beta1/namespaces/{world.namespace}/capacitybuffers"
+    buffer = {
+        "apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer", "metadata": {"name": "one"},
+        "spec": {"podTemplateRef": {"name": "chunk"}, "limits": {"cpu": "10"}},
+    }  # fmt: skip
+    await send(world.kube, "POST", buffers, buffer)
+
+    def held(pods: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+        return [pod for name, pod in pods.items() if name.startswith("hold-") and pod["spec"].get("nodeName")]
+
+    pods = await until(world.kube, world.pods, lambda pods: len(held(pods)) == 1, timeout_s=60)
+    (placeholder,) = held(pods)
+    assert placeholder["spec"]["priorityClassName"] == "tidewright-buffer"
+    assert placeholder["spec"]["priority"] == -(2**31)
+    pod = {"apiVersion": "v1", "kind": "Pod", **world.template()}
+    pod["metadata"] = {**pod["metadata"], "name": "real"}
+    await send(world.kube, "POST", world.pods, pod)
+    await until(
+        world.kube,
+        world.pods,
+        lambda pods: bool(pods["real"]["spec"].get("nodeName")) and not held(pods),
+        timeout_s=60,
+    )
+    await until(
+        world.kube,
+        buffers,
+        lambda found: condition(found["one"], "CapacityReady").get("reason") == "ChunksMissing",
+        timeout_s=60,
+    )
