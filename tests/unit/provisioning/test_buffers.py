@@ -578,6 +578,19 @@ def test_chunks_stand_beside_pods_when_nodes_go() -> None:
     assert going(cluster) == {"a"}
 
 
+def test_a_buffer_that_is_held_back_alone_takes_no_room_and_the_others_go_on() -> None:
+    cluster = buffered(4)
+    cluster.buffer("b", CHUNKS, annotations={"tidewright.dev/mode": "shadow"})
+    cluster.buffer("c", CHUNKS)
+    cluster.settle()
+    assert kept(cluster).wanted == 0
+    assert kept(cluster, "c").ready == 4
+    assert "It is held back (shadow)" in explained(cluster)
+    cluster.buffer("b", CHUNKS)
+    cluster.settle()
+    assert (kept(cluster).ready, kept(cluster, "c").ready) == (4, 0)  # it is the older one
+
+
 def test_consumers_and_daemon_pods_are_none_of_a_buffers_business() -> None:
     cluster = buffered(4)
     cluster.pod("c", cluster.shape({"cpu": 2000}), annotations={CONSUME: "nobody"})

@@ -18,8 +18,3 @@ def template_name(buffer: str) -> str:
         digest = hashlib.blake2b(buffer.encode(), digest_size=_HASHED // 2).hexdigest()
         buffer = f"{buffer[: _MOST - _HASHED - 1]}-{digest}"
     return f"{_PREFIX}{buffer}{_SUFFIX}"
-
-
-def is_template_name(name: str) -> bool:
-    """Whether a PodTemplate of this name may be one that is kept for a buffer."""
-    return name.startswith(_PREFIX) and name.endswith(_SUFFIX)

@@ -107,7 +107,7 @@ def want(work: BufferWork) -> None:
             replicas=status.replicas,
         )
         found = inject(standing, _template(work.state, key, status.template))
-        if found is None:
+        if found is None or work.held_alone(key):
             continue
         condition = found.condition
         if found.chunks:

@@ -24,11 +24,6 @@ class ScalableRef(msgspec.Struct, frozen=True):
     kind: str
     name: str
 
-    @property
-    def text(self) -> str:
-        """As messages name it."""
-        return f"{self.group or 'core'}/{self.kind}"
-
 
 class Size(msgspec.Struct, frozen=True):
     """How many chunks are asked for.

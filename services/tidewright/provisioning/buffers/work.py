@@ -95,6 +95,10 @@ class BufferWork:
         """Whether the modes in force let something be done about a buffer."""
         return self.binding and holding.of_buffer(self.state, key).acts
 
+    def held_alone(self, key: BufferKey) -> bool:
+        """Whether the modes hold back this buffer, and not all of the service: others do not see what it would take."""
+        return self.binding and not self.acts(key) and holding.of_service(self.state).acts
+
     # --- Statuses ---
 
     def status_of(self, key: BufferKey) -> Status:

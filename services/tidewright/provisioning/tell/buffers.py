@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tidewright.kube.conditions import find, parse
 from tidewright.kube.keys import BufferKey, parts
 from tidewright.kube.times import readable
+from tidewright.provisioning import holding
 from tidewright.provisioning.buffers import conditions as cond
 from tidewright.provisioning.buffers import gauge
 from tidewright.provisioning.buffers.kept import Buffer
@@ -47,7 +48,9 @@ def standing(state: State, key: BufferKey) -> Sequence[str]:
         return (
             f"Its strategy {strategy_of(buffer.spec)} is another controller's: nothing is done about it here.",
         )
-    return [*_shape(buffer), *_conditions(buffer), *_room(state, key, buffer)]
+    held = holding.of_buffer(state, key)
+    back = [] if held.acts else [f"It is held back ({held.mode}): {held.why}."]
+    return [*back, *_shape(buffer), *_conditions(buffer), *_room(state, key, buffer)]
 
 
 def _shape(buffer: Buffer) -> Iterator[str]:
