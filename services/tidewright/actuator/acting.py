@@ -33,13 +33,13 @@ from tidewright.actuator.metrics import Metrics
 from tidewright.actuator.modes import Modes
 from tidewright.actuator.options import SERVICE, Options
 from tidewright.actuator.plan import Job, Plan, Rank, rank
-from tidewright.actuator.verdict import Again, Done, Refused, Result
+from tidewright.actuator.verdict import Again, Done, Lost, Refused, Result
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, Outcome
 from tidewright.events.config import ClockSet
 from tidewright.events.decisions import Effect
 from tidewright.events.endpoints import ForgetEndpoint
-from tidewright.events.provisioning import DeleteInstances
+from tidewright.events.provisioning import ANSWER_LOST, DeleteInstances
 from tidewright.host.loop.fenced import Fenced, InFlight, Part, attempts, mind, present
 from tidewright.host.loop.lookout import BucketLookout, Lookout
 from tidewright.host.process.health import Health
@@ -68,6 +68,11 @@ READ_AGAIN = 50_000
 """Sequences without an effect after which the position moves on all the same: a restart would look through them again."""
 READ_AHEAD = 5_000
 """Decisions without an outcome beyond which no more are read."""
+CUT_SHORT = Lost(
+    ANSWER_LOST,
+    "the actuator ended while a request for it was under way; whether it was done is not known, and its cloud adds what it"
+    " is asked for: it is not asked again",
+)
 
 
 _log = structlog.get_logger(__name__)
@@ -119,13 +124,18 @@ class Actuator:
     def _reset(self, position: ActPosition) -> None:
         self._plan = Plan()
         self._ledger = Ledger(position.position, position.done)
+        self._cut_short = frozenset(position.begun)
+        """Decisions for which the process before may have made a request that must not be made twice."""
+        self._begun: list[asyncio.Future[None]] = []
+        """Who waits for the ledger's beginnings to be on the log."""
         self._at = position.at
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
         self._spending: list[tuple[Rank, int, asyncio.Future[None]]] = []
         """A heap of running jobs that wait for one more request."""
-        self._outcomes: asyncio.Queue[tuple[Job, Outcome]] = asyncio.Queue()
+        self._outcomes: asyncio.Queue[tuple[Job, Outcome] | None] = asyncio.Queue()
+        """None for a checkpoint that somebody waits for."""
         self._read_at: dict[int, float] = {}
         self._owned_at = float("-inf")
 
@@ -229,7 +239,9 @@ class Actuator:
             return
         job = msgspec.structs.replace(job, ground=granted.ground, marks=granted.marks)
         nothing = without_writing(event, shadow=self._options.mode == "shadow")
-        if nothing is not None:
+        if record.seq in self._cut_short:
+            self._finish(job, verdict.outcome(event, CUT_SHORT, 0.0, 0))
+        elif nothing is not None:
             self._finish(job, verdict.outcome(event, nothing, 0.0, 0))
         else:
             for waiting, by in self._plan.add(job):
@@ -323,7 +335,11 @@ class Actuator:
         # What the log, or a watcher, was away for before is not its fault.
         deadline = loop.time() + self._options.retry_for_s
         at_cloud = job.effect.target.api_version == CLOUD  # which has a budget of its own
-        allowance = Allowance(self._owned if at_cloud else partial(self._spend, job), prepaid=1)
+        allowance = Allowance(
+            self._owned if at_cloud else partial(self._spend, job),
+            prepaid=1,
+            record=partial(self._begin, job) if at_cloud else None,
+        )
         attempt = 0
         while True:
             since: float | None = None
@@ -403,28 +419,47 @@ class Actuator:
     def _finish(self, job: Job, outcome: Outcome) -> None:
         self._outcomes.put_nowait((job, outcome))
 
+    async def _begin(self, job: Job) -> None:
+        """Return when it is on the log that a request may have been made for a job that must not be made twice."""
+        if not self._ledger.begin(job.seq):
+            return
+        recorded = asyncio.get_running_loop().create_future()
+        self._begun.append(recorded)
+        self._outcomes.put_nowait(None)
+        await recorded
+
     async def _commit(self) -> None:
         """Outcomes onto the log, grouped; without any, the checkpoint alone, when it is due or lies far back."""
         while True:
-            group: list[tuple[Job, Outcome]] = []
+            taken: list[tuple[Job, Outcome] | None] = []
             try:
                 async with asyncio.timeout(self._part.renewal_in_s):
-                    group.append(await self._outcomes.get())
+                    taken.append(await self._outcomes.get())
             except TimeoutError:
                 ahead = self._ledger.position - self._part.position.position
                 if self._part.renewal_in_s and ahead < READ_AGAIN:
                     continue
-            while len(group) < MAX_BATCH - 1 and not self._outcomes.empty():
-                group.append(self._outcomes.get_nowait())
+            while len(taken) < MAX_BATCH - 1 and not self._outcomes.empty():
+                taken.append(self._outcomes.get_nowait())
+            group = [entry for entry in taken if entry is not None]
+            begun, self._begun = self._begun, []
             messages = [self._message(job, outcome) for job, outcome in group]
             for job, _ in group:
                 self._ledger.finish(job.seq)
             began = time.monotonic()
             await self._part.commit(
                 messages,
-                ActPosition(at=self._at, position=self._ledger.position, done=self._ledger.done),
+                ActPosition(
+                    at=self._at,
+                    position=self._ledger.position,
+                    done=self._ledger.done,
+                    begun=self._ledger.begun,
+                ),
             )
             self._owned_at = max(self._owned_at, began)
+            for recorded in begun:
+                if not recorded.done():  # whoever waited may have been cancelled
+                    recorded.set_result(None)
             for job, outcome in group:
                 self._count(job, outcome)
             if self._ledger.open < READ_AHEAD:

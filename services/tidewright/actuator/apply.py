@@ -55,10 +55,23 @@ _any: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any]
 class Allowance:
     """The requests of one effect: counted, and each under the common budget."""
 
-    def __init__(self, spend: Callable[[], Awaitable[None]], *, prepaid: int = 0) -> None:
+    def __init__(
+        self,
+        spend: Callable[[], Awaitable[None]],
+        *,
+        prepaid: int = 0,
+        record: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`record` puts on the log that a request is about to be made which must not be made twice."""
         self.requests = 0
         self._spend = spend
         self._prepaid = prepaid
+        self._record = record
+
+    async def once(self) -> None:
+        """Return when it is on the log that such a request may have been made: a restart makes none."""
+        if self._record is not None:
+            await self._record()
 
     async def take(self) -> None:
         """Wait until one more request may be made."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
 from tidewright.actuator import verdict
@@ -169,14 +170,16 @@ class CloudApplier:
         await allowance.take()
         return await self._provider.group(group_id)
 
-    async def _write(self, call: Awaitable[None]) -> None:
-        """Make a call that changes something.
+    async def _write(self, allowance: Allowance, call: Callable[[], Awaitable[None]]) -> None:
+        """Make a call that changes something; one that must not be made twice is on the log before.
 
         Raises:
             AnswerLost: nobody knows whether it was done, and doing it again would do it twice.
         """
+        if self._provider.promise is Promise.DELTA:
+            await allowance.once()
         try:
-            await call
+            await call()
         except Unavailable as error:
             if self._provider.promise is Promise.DELTA:
                 raise AnswerLost(error) from error
@@ -195,7 +198,7 @@ class CloudApplier:
                 )
             await allowance.take()
             try:
-                await self._order(group, effect)
+                await self._order(group, effect, allowance)
             except Conflict:
                 continue  # it changed since the look
             except CloudError as error:
@@ -205,18 +208,21 @@ class CloudApplier:
             return Done(result={"size": effect.size})
         return Again(verdict.CONFLICT, f"the target size of {effect.target.name} keeps changing")
 
-    async def _order(self, group: Group, effect: IncreaseNodeGroup) -> None:
+    async def _order(self, group: Group, effect: IncreaseNodeGroup, allowance: Allowance) -> None:
         delta = effect.size - effect.from_size
         if effect.atomic and group.atomic:
             try:
                 await self._write(
-                    group.atomic_increase_size(delta, key=unique(effect), expect=effect.from_size)
+                    allowance,
+                    lambda: group.atomic_increase_size(delta, key=unique(effect), expect=effect.from_size),
                 )
             except NotImplementedByCloud:
                 pass  # it said that it could; the ordinary increase will do
             else:
                 return
-        await self._write(group.increase_size(delta, key=unique(effect), expect=effect.from_size))
+        await self._write(
+            allowance, lambda: group.increase_size(delta, key=unique(effect), expect=effect.from_size)
+        )
 
     async def _refused(
         self, effect: IncreaseNodeGroup, error: CloudError, allowance: Allowance, group_id: str
@@ -234,7 +240,10 @@ class CloudApplier:
         await allowance.take()
         try:
             await self._write(
-                group.decrease_target_size(effect.from_size - size, key=f"{unique(effect)}/back", expect=size)
+                allowance,
+                lambda: group.decrease_target_size(
+                    effect.from_size - size, key=f"{unique(effect)}/back", expect=size
+                ),
             )
         except CloudError as second:
             if second.retriable:
@@ -271,9 +280,13 @@ class CloudApplier:
             await allowance.take()
             try:
                 await self._write(
-                    group.decrease_target_size(
-                        new_size - size, key=f"{unique(effect)}/{new_size}", expect=size
-                    )
+                    allowance,
+                    partial(
+                        group.decrease_target_size,
+                        new_size - size,
+                        key=f"{unique(effect)}/{new_size}",
+                        expect=size,
+                    ),
                 )
             except (Conflict, Invalid):
                 continue  # an instance came up since the look, or the size changed
@@ -299,11 +312,11 @@ class CloudApplier:
         await allowance.take()
         if effect.force:
             try:
-                await self._write(group.force_delete_nodes(chosen, key=unique(effect)))
+                await self._write(allowance, lambda: group.force_delete_nodes(chosen, key=unique(effect)))
             except NotImplementedByCloud:
-                await self._write(group.delete_nodes(chosen, key=unique(effect)))
+                await self._write(allowance, lambda: group.delete_nodes(chosen, key=unique(effect)))
         else:
-            await self._write(group.delete_nodes(chosen, key=unique(effect)))
+            await self._write(allowance, lambda: group.delete_nodes(chosen, key=unique(effect)))
         return Done(result={"size": await group.target_size(), "deleted": len(chosen)})
 
     async def _create(self, effect: CreateNodeGroup, allowance: Allowance) -> Result:
@@ -348,7 +361,7 @@ class CloudApplier:
         except NotFound:
             return Done(found=True)
         await allowance.take()
-        await self._write(group.delete(key=unique(effect)))
+        await self._write(allowance, lambda: group.delete(key=unique(effect)))
         return Done()
 
 

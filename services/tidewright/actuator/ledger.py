@@ -18,10 +18,12 @@ class ActPosition(fenced.Position, frozen=True, kw_only=True, tag="checkpoint.ac
     Attributes:
         position: every effect up to this sequence has its outcome.
         done: sequences beyond it that have theirs, ascending.
+        begun: sequences beyond it for which a request may have been made that must not be made twice, ascending.
     """
 
     position: int = 0
     done: tuple[int, ...] = ()
+    begun: tuple[int, ...] = ()
 
 
 class Ledger:
@@ -31,6 +33,7 @@ class Ledger:
         self._read = position
         self._open: list[int] = []
         self._done: set[int] = set(done)
+        self._begun: set[int] = set()
 
     def take(self, seq: int) -> bool:
         """A decision was read; False when it has its outcome already."""
@@ -51,6 +54,19 @@ class Ledger:
             raise ValueError(f"decision at sequence {seq} is not open")
         del self._open[index]
         self._done.add(seq)
+        self._begun.discard(seq)
+
+    def begin(self, seq: int) -> bool:
+        """A request is about to be made for an open decision that must not be made twice; False when that was said."""
+        if seq in self._begun:
+            return False
+        self._begun.add(seq)
+        return True
+
+    @property
+    def begun(self) -> tuple[int, ...]:
+        """Open ones for which such a request may have been made, ascending."""
+        return tuple(sorted(self._begun))
 
     @property
     def position(self) -> int:

@@ -122,5 +122,7 @@ async def test_an_outage_of_the_log_takes_nothing_from_the_time_for_retries(
     job = actuator._plan.next()
     assert job is not None
     await actuator._apply(job)
-    _, outcome = actuator._outcomes.get_nowait()
+    said = actuator._outcomes.get_nowait()
+    assert said is not None
+    _, outcome = said
     assert (applier.attempts, type(outcome)) == (2, Applied)
