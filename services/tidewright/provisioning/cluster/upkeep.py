@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tidewright.events.base import Decision
+from tidewright.events.base import Because, Decision
 from tidewright.events.provisioning import (
     BackOffGroup,
     CloseScaleUp,
@@ -75,219 +75,196 @@ def back_off(
 
 def upkeep(state: State, index: Index, view: View, now: float) -> Conclusions:
     """Go through the groups: close what is finished, take back what is late, delete what failed."""
-    conclusions = Conclusions()
+    groups = _Groups(state, index.settings, now)
     for name in sorted(view.groups):
-        group = view.groups[name]
-        if name not in state.groups:
-            if group.group.backed_off:
-                conclusions.dues.append(group.group.backoff_until + 0.001)
-            continue
-        if _being_reduced(state.groups[name]) or state.groups[name].rest is not None:
-            continue  # its instances are those of before: the answer, or the next looks, say what is left
-        if group.failed:
-            _creation_failed(state, index.settings, name, view=group, now=now, conclusions=conclusions)
-        elif group.long and _never_registered(
-            state, index.settings, name, view=group, now=now, conclusions=conclusions
-        ):
-            pass
-        elif name in state.open:
-            _open(state, index.settings, name, view=group, now=now, conclusions=conclusions)
-        if group.counts.backed_off:
-            conclusions.dues.append(group.group.backoff_until + 0.001)
-        if name not in state.open:
-            _wrong_size(state, name, group, now, conclusions)
-        since = [at for instance, at in state.groups[name].since.items() if instance not in group.long]
-        if since:
-            conclusions.dues.append(min(since) + group.provision_s + 0.001)
+        groups.look(name, view.groups[name])
     for name in sorted(set(state.open) - set(state.groups)):
-        conclusions.decisions.append(
-            CloseScaleUp(at=now, group=name, result="Failed", because=(because("GroupGone", group=name),))
+        groups.close(name, "Failed", because("GroupGone", group=name))
+    return Conclusions(groups.decisions, groups.dues)
+
+
+class _Groups:
+    """One look at all groups."""
+
+    def __init__(self, state: State, settings: Settings, now: float) -> None:
+        self.state, self.settings, self.now = state, settings, now
+        self.decisions: list[Decision] = []
+        self.dues: list[float] = []
+
+    def look(self, name: NodeGroupId, view: GroupView) -> None:
+        """What of a group is finished, late or failed."""
+        group, dues = self.state.groups.get(name), self.dues
+        if group is None:
+            if view.group.backed_off:
+                dues.append(view.group.backoff_until + 0.001)
+            return
+        if _being_reduced(group) or group.rest is not None:
+            return  # its instances are those of before: the answer, or the next looks, say what is left
+        if view.failed:
+            self._creation_failed(name, view)
+        elif view.long and self._never_registered(name, view):
+            pass
+        elif name in self.state.open:
+            self._open(name, view)
+        if view.counts.backed_off:
+            dues.append(view.group.backoff_until + 0.001)
+        if name not in self.state.open:
+            self._wrong_size(name, view)
+        since = [at for instance, at in group.since.items() if instance not in view.long]
+        if since:
+            dues.append(min(since) + view.provision_s + 0.001)
+
+    def close(self, name: NodeGroupId, result: str, why: Because, *, boot_s: float = 0.0) -> None:
+        """An order is over."""
+        self.decisions.append(
+            CloseScaleUp(at=self.now, group=name, result=result, boot_s=boot_s, because=(why,))
         )
-    return conclusions
+
+    def _wrong_size(self, name: NodeGroupId, view: GroupView) -> None:
+        """A cloud that says it ordered more than ever comes is taken at what came. Spec 3.9, "Wrong size"."""
+        group = self.state.groups[name]
+        if group.wrong is None or group.wanted is not None or group.target != group.wrong[1]:
+            return
+        registered, target, since = group.wrong
+        if registered > target:
+            return  # nothing is to be taken back of what is there
+        if since + view.provision_s >= self.now:
+            self.dues.append(since + view.provision_s + 0.001)
+            return
+        self.decisions += taken_back(self.now, name, size=max(registered, group.min_size), from_size=target)
+
+    def _open(self, name: NodeGroupId, view: GroupView) -> None:
+        opened = self.state.open[name]
+        outstanding = any(
+            step.group == name and step.status in (saga.WAITING, saga.ORDERED)
+            for execution in self.state.executions.values()
+            for step in execution.steps
+        )
+        if outstanding:
+            return
+        plain = msgspec.structs.replace(view.counts, backed_off=False)
+        if not opened.increase:
+            self.close(name, "Failed", because("NoneCame", group=name))
+            return
+        if cluster_state.upcoming(plain) == 0:
+            ready = because("NodesReady", group=name, nodes=view.counts.ready)
+            self.close(name, "Finished", ready, boot_s=self.now - opened.requested_at)
+            return
+        late = cluster_state.timed_out(name, view.counts, opened.requested_at, self.now, view.provision_s)
+        if late is None:
+            self.dues.append(opened.requested_at + view.provision_s + 0.001)
+            return
+        group = self.state.groups[name]
+        self.decisions.append(status_event(self.now, "ScaleUpTimedOut", late.event_message, "Warning"))
+        self.decisions.append(
+            back_off(
+                self.state,
+                self.settings,
+                name,
+                self.now,
+                error_class=cluster_state.OTHER,
+                code="timeout",
+                message=late.failure_message,
+                failed=late.missing,
+            )
+        )
+        self.decisions += taken_back(
+            self.now, name, size=max(0, group.target - late.missing), from_size=group.target
+        )
+        why = because(
+            "TimedOut",
+            group=name,
+            missing=late.missing,
+            increase=late.increase,
+            limit_s=int(view.provision_s),
+        )
+        self.close(name, "TimedOut", why)
+
+    def _creation_failed(self, name: NodeGroupId, view: GroupView) -> None:
+        """Instances that cannot come up: the group backs off, and they are deleted in the same breath."""
+        for (error_class, code), count in cluster_state.failures(view.failed).items():
+            message = next((i.error_message for i in view.failed if i.error_code == code), "")
+            self.decisions.append(
+                status_event(
+                    self.now,
+                    "ScaleUpFailed",
+                    f"group {name}: {count} instances failed: {code} {message}",
+                    "Warning",
+                )
+            )
+            self.decisions.append(
+                back_off(
+                    self.state,
+                    self.settings,
+                    name,
+                    self.now,
+                    error_class=error_class,
+                    code=code,
+                    message=message,
+                    failed=count,
+                )
+            )
+        group = self.state.groups[name]
+        everything = [
+            cluster_state.InstanceView(
+                id=i.id, state=i.state, error_class=i.error_class, error_code=i.error_code
+            )
+            for i in group.instances
+            if i.id not in group.deleting
+        ]
+        doomed = cluster_state.to_delete(
+            everything, zero_or_max=group.zero_or_max, allow_non_atomic=group.allow_non_atomic
+        )
+        if doomed:
+            force = self.settings.force_failed
+            self.decisions.append(self._deletion(name, doomed, "CreationFailed", force=force))
+
+    def _never_registered(self, name: NodeGroupId, view: GroupView) -> bool:
+        """Instances without a node for too long are deleted, never below the group's minimum; whether any is."""
+        group = self.state.groups[name]
+        spare = max(0, group.target - group.min_size)
+        doomed = list(view.long) if self.settings.force_unregistered else list(view.long)[:spare]
+        if not doomed or (group.zero_or_max and len(doomed) < len(view.long)):
+            return False
+        if group.zero_or_max:
+            doomed = [
+                i.id for i in group.instances if i.id not in group.deleting
+            ]  # as a whole, or not at all
+        force = self.settings.force_unregistered
+        self.decisions.append(self._deletion(name, doomed, "TimedOut", force=force))
+        self.decisions.append(
+            status_event(
+                self.now,
+                "DeleteUnregistered",
+                f"group {name}: {len(doomed)} instances never registered",
+                "Warning",
+            )
+        )
+        return True
+
+    def _deletion(
+        self, name: NodeGroupId, instances: list[str], rule: str, *, force: bool
+    ) -> DeleteInstances:
+        machines = {node.provider_id: key for key, node in self.state.nodes.items() if node.group == name}
+        count = len(instances)
+        why = (
+            because(rule, group=name, count=count, code="creation")
+            if rule == "CreationFailed"
+            else because(rule, group=name, missing=count, increase=count, limit_s=0)
+        )
+        return DeleteInstances(
+            at=self.now,
+            target=group_ref(name),
+            instances=tuple(instances),
+            nodes=tuple(machines.get(i, "") for i in instances),
+            force=force,
+            because=(why,),
+        )
 
 
 def _being_reduced(group: GroupState) -> bool:
     """A smaller size was ordered, and the cloud has not been seen since."""
     return group.wanted is not None and group.wanted < group.target_size
-
-
-def _wrong_size(
-    state: State, name: NodeGroupId, view: GroupView, now: float, conclusions: Conclusions
-) -> None:
-    """A cloud that says it ordered more than ever comes is taken at what came. Spec 3.9, "Wrong size"."""
-    group = state.groups[name]
-    if group.wrong is None or group.wanted is not None or group.target != group.wrong[1]:
-        return
-    registered, target, since = group.wrong
-    if registered > target:
-        return  # nothing is to be taken back of what is there
-    if since + view.provision_s >= now:
-        conclusions.dues.append(since + view.provision_s + 0.001)
-        return
-    conclusions.decisions += taken_back(now, name, size=max(registered, group.min_size), from_size=target)
-
-
-def _open(
-    state: State,
-    settings: Settings,
-    name: NodeGroupId,
-    *,
-    view: GroupView,
-    now: float,
-    conclusions: Conclusions,
-) -> None:
-    opened = state.open[name]
-    outstanding = any(
-        step.group == name and step.status in (saga.WAITING, saga.ORDERED)
-        for execution in state.executions.values()
-        for step in execution.steps
-    )
-    if outstanding:
-        return
-    plain = msgspec.structs.replace(view.counts, backed_off=False)
-    if not opened.increase:
-        conclusions.decisions.append(
-            CloseScaleUp(at=now, group=name, result="Failed", because=(because("NoneCame", group=name),))
-        )
-        return
-    if cluster_state.upcoming(plain) == 0:
-        conclusions.decisions.append(
-            CloseScaleUp(
-                at=now,
-                group=name,
-                result="Finished",
-                boot_s=now - opened.requested_at,
-                because=(because("NodesReady", group=name, nodes=view.counts.ready),),
-            )
-        )
-        return
-    late = cluster_state.timed_out(name, view.counts, opened.requested_at, now, view.provision_s)
-    if late is None:
-        conclusions.dues.append(opened.requested_at + view.provision_s + 0.001)
-        return
-    group = state.groups[name]
-    conclusions.decisions.append(status_event(now, "ScaleUpTimedOut", late.event_message, "Warning"))
-    conclusions.decisions.append(
-        back_off(
-            state,
-            settings,
-            name,
-            now,
-            error_class=cluster_state.OTHER,
-            code="timeout",
-            message=late.failure_message,
-            failed=late.missing,
-        )
-    )
-    conclusions.decisions += taken_back(
-        now, name, size=max(0, group.target - late.missing), from_size=group.target
-    )
-    conclusions.decisions.append(
-        CloseScaleUp(
-            at=now,
-            group=name,
-            result="TimedOut",
-            because=(
-                because(
-                    "TimedOut",
-                    group=name,
-                    missing=late.missing,
-                    increase=late.increase,
-                    limit_s=int(view.provision_s),
-                ),
-            ),
-        )
-    )
-
-
-def _creation_failed(
-    state: State,
-    settings: Settings,
-    name: NodeGroupId,
-    *,
-    view: GroupView,
-    now: float,
-    conclusions: Conclusions,
-) -> None:
-    """Instances that cannot come up: the group backs off, and they are deleted in the same breath."""
-    for (error_class, code), count in cluster_state.failures(view.failed).items():
-        message = next((i.error_message for i in view.failed if i.error_code == code), "")
-        conclusions.decisions.append(
-            status_event(
-                now, "ScaleUpFailed", f"group {name}: {count} instances failed: {code} {message}", "Warning"
-            )
-        )
-        conclusions.decisions.append(
-            back_off(
-                state,
-                settings,
-                name,
-                now,
-                error_class=error_class,
-                code=code,
-                message=message,
-                failed=count,
-            )
-        )
-    group = state.groups[name]
-    everything = [
-        cluster_state.InstanceView(id=i.id, state=i.state, error_class=i.error_class, error_code=i.error_code)
-        for i in group.instances
-        if i.id not in group.deleting
-    ]
-    doomed = cluster_state.to_delete(
-        everything, zero_or_max=group.zero_or_max, allow_non_atomic=group.allow_non_atomic
-    )
-    if doomed:
-        force = settings.force_failed
-        conclusions.decisions.append(_deletion(state, name, doomed, now, "CreationFailed", force=force))
-
-
-def _never_registered(
-    state: State,
-    settings: Settings,
-    name: NodeGroupId,
-    *,
-    view: GroupView,
-    now: float,
-    conclusions: Conclusions,
-) -> bool:
-    """Instances without a node for too long are deleted, never below the group's minimum; whether any is."""
-    group = state.groups[name]
-    spare = max(0, group.target - group.min_size)
-    doomed = list(view.long) if settings.force_unregistered else list(view.long)[:spare]
-    if not doomed or (group.zero_or_max and len(doomed) < len(view.long)):
-        return False
-    if group.zero_or_max:
-        doomed = [i.id for i in group.instances if i.id not in group.deleting]  # as a whole, or not at all
-    force = settings.force_unregistered
-    conclusions.decisions.append(_deletion(state, name, doomed, now, "TimedOut", force=force))
-    conclusions.decisions.append(
-        status_event(
-            now, "DeleteUnregistered", f"group {name}: {len(doomed)} instances never registered", "Warning"
-        )
-    )
-    return True
-
-
-def _deletion(
-    state: State, name: NodeGroupId, instances: list[str], now: float, rule: str, *, force: bool
-) -> DeleteInstances:
-    machines = {node.provider_id: key for key, node in state.nodes.items() if node.group == name}
-    count = len(instances)
-    why = (
-        because(rule, group=name, count=count, code="creation")
-        if rule == "CreationFailed"
-        else because(rule, group=name, missing=count, increase=count, limit_s=0)
-    )
-    return DeleteInstances(
-        at=now,
-        target=group_ref(name),
-        instances=tuple(instances),
-        nodes=tuple(machines.get(i, "") for i in instances),
-        force=force,
-        because=(why,),
-    )
 
 
 def idle_decisions(
