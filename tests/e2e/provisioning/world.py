@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -215,11 +215,12 @@ class World:
 
     # --- services -----------------------------------------------------------------------------
 
-    async def start(self, *services: str) -> None:
-        """Start watcher, provisioning and actuator, or some of them."""
+    async def start(self, *services: str, clouds: Sequence[str] = ()) -> None:
+        """Start watcher, provisioning and actuator, or some of them; with the session's cloud, or with others."""
         if not self.configured:
             await self.configure()
-        cloud = ("--cloud", f"simulated={self.cluster.side_url}")
+        named = clouds or (f"simulated={self.cluster.side_url}",)
+        cloud = tuple(part for text in named for part in ("--cloud", text))
         config = ("--config-map", f"{self.namespace}/{CONFIG}")
         await self.services.start(
             *(services or ("watcher", "provisioning", "actuator")),
@@ -227,17 +228,24 @@ class World:
             actuator=(*cloud, "--retry-for", "20"),
         )
 
+    async def observed(self, *kinds: type[Event]) -> list[Any]:
+        """Every fact of these types that is on the log."""
+        return await self._said_on("fact", kinds)
+
     async def decided(self, *kinds: type[Event]) -> list[Any]:
         """Every decision of these types that is on the log."""
+        return await self._said_on("decision", kinds)
+
+    async def _said_on(self, subjects: str, kinds: tuple[type[Event], ...]) -> list[Any]:
         log: Log = await self.services.log()
-        decisions: list[Any] = []
-        async with log, log.reader([f"{log.subjects.root}.decision.>"], after=0) as reader:
+        found: list[Any] = []
+        async with log, log.reader([f"{log.subjects.root}.{subjects}.>"], after=0) as reader:
             while records := await reader.fetch(500, timeout_s=0.5):
                 for record in records:
                     event = registry.decode(record.body)
                     if isinstance(event, kinds):
-                        decisions.append(event)
-        return decisions
+                        found.append(event)
+        return found
 
 
 def condition(obj: dict[str, Any], kind: str) -> dict[str, Any]:
