@@ -63,6 +63,7 @@ from tidewright.provisioning.scaledown.scanning import (
     healthy,
     may_come,
     part_of_a_pass,
+    reads_first,
 )
 from tidewright.provisioning.scaleup.orders import STATUS_MAP
 from tidewright.provisioning.state import State
@@ -201,6 +202,8 @@ def _scanned(state: State, event: TimerFired) -> Sequence[Decision]:
     index = index_of(state)
     if not may_come(state, index.settings):
         return []
+    if reads_first(state, index, now):
+        return [SetTimer(at=now, key=SCAN, due=now + SOON_S)]
     with PARTS.measure(parts.FIND_UNNEEDED):
         room = room_of(state, f"{now:.6f}")
         if not index.settings.scale_down or not healthy(cards_of(state, index, now), index.settings):

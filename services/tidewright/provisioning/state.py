@@ -336,12 +336,14 @@ class Scan(msgspec.Struct):
         told: some node was told of with what rules about removing nodes ask for.
         due: when the timer fires that has nodes looked at; None when it is not set.
         at: when it fired last.
+        fired: how often it has.
         before: nodes that were unneeded when a pass began that goes on; None when none does.
     """
 
     told: bool = False
     due: float | None = None
     at: float | None = None
+    fired: int = 0
     before: int | None = None
 
 

@@ -72,6 +72,7 @@ def _timer(state: State, event: TimerFired, _touched: Touched) -> None:
         forget_ended(state)
     elif event.key == SCAN:
         state.scan.due, state.scan.at = None, event.at
+        state.scan.fired += 1
 
 
 _FOLDS: dict[type[Event], Callable[[State, Any, Touched], None]] = {

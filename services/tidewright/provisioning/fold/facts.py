@@ -279,7 +279,7 @@ def _group(state: State, event: p.NodeGroupObserved, touched: Touched) -> None:
             if node is not None and node.group != name:
                 node.group = name
                 index.claims.stale_nodes.add(machines[instance.id])
-                index.changed.add(machines[instance.id])
+                index.node_changed(machines[instance.id])
         group.since = {i.id: group.since.get(i.id, event.at) for i in machines_there if i.id not in machines}
         group.deleting = {
             instance_id: at for instance_id, at in group.deleting.items() if instance_id in there
@@ -437,7 +437,7 @@ def _workload_gone(state: State, event: f.WorkloadGone, touched: Touched) -> Non
 
 def _owner_changed(state: State, key: str) -> None:
     if state.beside.index is not None:
-        state.beside.index.owners_changed.add(key)
+        state.beside.index.owner_changed(key)
 
 
 def _config(state: State, event: ConfigSet, touched: Touched) -> None:

@@ -85,6 +85,16 @@ class Index:
         self.settings = Settings()
         self.warnings: tuple[str, ...] = ()
 
+    def node_changed(self, name: str) -> None:
+        """A node, or what is on it, is not as scale-down has read it, if it has."""
+        if self.cards is not None:
+            self.changed.add(name)
+
+    def owner_changed(self, key: str) -> None:
+        """A workload is not as scale-down has read it, if it has."""
+        if self.cards is not None:
+            self.owners_changed.add(key)
+
     def count_kind(self, name: str, node: Node) -> None:
         """Remember what limits see in a node: few kinds for thousands of nodes."""
         selected = (key for quota in self.settings.quotas for key in quota.node_selector)

@@ -114,7 +114,7 @@ def _noted(state: State, index: Index, name: str, node: Node) -> NodeView:
     One whose devices have not come yet takes no pods, like one that is not ready.
     """
     index.count_kind(name, node)
-    index.changed.add(name)
+    index.node_changed(name)
     if node.provider_id:
         index.machines[node.provider_id] = name
     view = node.view(name, index.claims.attachable(name))
@@ -129,7 +129,7 @@ def _noted(state: State, index: Index, name: str, node: Node) -> NodeView:
 def remove_node(index: Index, name: str, node: Node) -> None:
     index.grid.remove_node(name)
     index.forget_kind(name)
-    index.changed.add(name)
+    index.node_changed(name)
     if index.machines.get(node.provider_id) == name:
         del index.machines[node.provider_id]
 
@@ -156,7 +156,7 @@ def _list_pod(index: Index, key: PodKey, pod: Pod) -> None:
     if there is None:
         there = index.on_node[pod.node] = {}
     there[key] = None
-    index.changed.add(pod.node)
+    index.node_changed(pod.node)
     if pod.deleting_at is not None:
         index.terminating.setdefault(pod.node, {})[key] = None
     if not pod.daemon:
@@ -175,7 +175,7 @@ def remove_pod(state: State, index: Index, key: PodKey, pod: Pod) -> None:
         return
     _drop(index.on_node, pod.node, key)
     _drop(index.terminating, pod.node, key)
-    index.changed.add(pod.node)
+    index.node_changed(pod.node)
     if not pod.daemon:
         remaining = index.busy.get(pod.node, 0) - 1
         if remaining > 0:

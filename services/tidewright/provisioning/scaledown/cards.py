@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,7 +19,7 @@ from tidewright.provisioning.cluster.cluster_state import Readiness, readiness
 from tidewright.provisioning.cluster.limits import GPU_LABELS, GPU_RESOURCES
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.index import Index
-from tidewright.provisioning.index.indexing import awaited, holds_room, unripe
+from tidewright.provisioning.index.indexing import Awaited, awaited, holds_room, unripe
 from tidewright.provisioning.index.resolving import shape_of
 from tidewright.provisioning.scaledown.candidates import eligible, order
 from tidewright.provisioning.scaledown.candidates.utilisation import Use, larger, share
@@ -100,23 +101,33 @@ class Cards:
         self._until: dict[str, float] = {}
         self._selectors: dict[ObjectKey, tuple[BudgetState, LabelSelector]] = {}
 
-    def bring_up(self, state: State, index: Index, now: float) -> None:
-        """Read anew what has changed since the last time."""
+    def bring_up(self, state: State, index: Index, now: float, most: int | None = None) -> None:
+        """Read anew what has changed since the last time; at most so many nodes, where the rest has time."""
         stale = set(index.changed) if self.cards else set(state.nodes)
         for owner in index.owners_changed:
             stale |= self._owned.pop(owner, set())
         stale |= {name for name, until in self._until.items() if until <= now}
         index.changed.clear()
         index.owners_changed.clear()
-        for name in sorted(stale):
+        kinds: dict[NodeGroupId, _Kind] = {}
+        read = sorted(stale)
+        if most is not None:
+            index.changed.update(read[most:])
+        for name in read[:most]:
             node = state.nodes.get(name)
+            self._disown(name)
             self._until.pop(name, None)
             for kept in (self.eligible, self.closed, self.unready):
                 kept.pop(name, None)
             if node is None:
                 self.cards.pop(name, None)
                 continue
-            card = self.cards[name] = _card(state, index, name, node, now)
+            kind = kinds.get(node.group)
+            if kind is None:
+                group = state.groups.get(node.group)
+                traits = traits_of(node.group, group) if group is not None else None
+                kind = kinds[node.group] = _Kind(traits, awaited(group))
+            card = self.cards[name] = _card(state, index, name, kind, now)
             if card.until < NEVER:
                 self._until[name] = card.until
             if not card.reason:
@@ -126,6 +137,18 @@ class Cards:
                 self.unready[name] = None
             if seen.deleting or not seen.started or not (seen.ready or "B21" in index.settings.as_reference):
                 self.closed[name] = None
+
+    def _disown(self, name: str) -> None:
+        """Who made the pods that were read of a node matters to it no more."""
+        card = self.cards.get(name)
+        for pod in card.pods or () if card is not None else ():
+            if pod.owner is not None:
+                key = owner_key(pod.owner.kind, pod.namespace, pod.owner.name)
+                nodes = self._owned.get(key)
+                if nodes is not None:
+                    nodes.discard(name)
+                    if not nodes:
+                        del self._owned[key]
 
     def pods(self, state: State, index: Index, name: str) -> tuple[Resident, ...]:
         """A node's pods by name, expendable ones left out."""
@@ -141,6 +164,8 @@ class Cards:
     def kind(self, state: State, index: Index, name: str, now: float) -> int:
         """Whether a node is empty; see `candidates.order`."""
         card = self.cards[name]
+        if card.kind is None and _plainly_occupied(state, index, name):
+            card.kind = order.OCCUPIED
         if card.kind is None:
             pods = sort_pods(self.pods(state, index, name), index.settings, Owners(None), None, now)
             if pods.blocked is not None or pods.movers:
@@ -178,6 +203,8 @@ class Cards:
     def budgets(self, state: State) -> list[Budget]:
         """Disruption budgets; one whose selector cannot be read covers all of its namespace and allows nothing."""
         found: list[Budget] = []
+        for key in self._selectors.keys() - state.budgets.keys():
+            del self._selectors[key]
         for key, budget in state.budgets.items():
             known = self._selectors.get(key)
             if known is None or known[0].selector != budget.selector:
@@ -199,12 +226,18 @@ class Cards:
         return found
 
 
-def _card(state: State, index: Index, name: str, node: Node, now: float) -> Card:
-    settings, group = index.settings, state.groups.get(node.group)
-    seen = scene_node(state, index, name, node, now)
+class _Kind(NamedTuple):
+    """What the nodes of one group have in common."""
+
+    traits: GroupTraits | None
+    devices: Awaited | None
+
+
+def _card(state: State, index: Index, name: str, kind: _Kind, now: float) -> Card:
+    settings, traits, node = index.settings, kind.traits, state.nodes[name]
+    seen = scene_node(index, name, node, kind.devices, now)
     until = _taint_over(seen, now)
     use, later = _use(state, index, name, seen, now)
-    traits = traits_of(node.group, group) if group is not None else None
     reason = "" if seen.started and not seen.deleting else eligible.BEING_DELETED
     reason = reason or eligible.before_use(seen, traits, settings, paused=False, now=now)
     if not reason and node.delays is None:
@@ -216,27 +249,48 @@ def _card(state: State, index: Index, name: str, node: Node, now: float) -> Card
     return Card(node=seen, reason=reason, use=use, until=min(until, later))
 
 
+def _plainly_occupied(state: State, index: Index, name: str) -> bool:
+    """Whether one look tells that a node carries a pod that moves, or keeps it."""
+    for key in index.on_node.get(name, ()) if name in index.busy else ():
+        pod = state.pods[key]
+        if not (pod.daemon or pod.deleting_at is not None or pod.annotations):
+            return holds_room(state, index, pod.shape)
+    return False
+
+
 def _taint_over(node: SceneNode, now: float) -> float:
     if node.doomed_at is None or now - node.doomed_at >= eligible.STALE_DELETION_S:
         return NEVER
     return node.doomed_at + eligible.STALE_DELETION_S
 
 
-def scene_node(state: State, index: Index, name: str, node: Node, now: float) -> SceneNode:
+_GPUS, _GPU_LABELS = frozenset(GPU_RESOURCES), frozenset(GPU_LABELS)
+
+
+def _gpu(node: Node) -> str:
+    """The resource by which a node with GPUs is measured; empty for one without."""
+    if not _GPUS.isdisjoint(node.allocatable):
+        found = next((resource for resource in GPU_RESOURCES if node.allocatable.get(resource)), "")
+        if found:
+            return found
+    labelled = not _GPU_LABELS.isdisjoint(node.labels) and any(node.labels.get(key) for key in GPU_LABELS)
+    return GPU_RESOURCES[0] if labelled else ""
+
+
+def scene_node(index: Index, name: str, node: Node, devices: Awaited | None, now: float) -> SceneNode:
     """A node as passes see it."""
     settings = index.settings
     taints = {taint.get("key", ""): taint.get("value", "") for taint in node.taints}
-    gpu = next((resource for resource in GPU_RESOURCES if node.allocatable.get(resource)), "")
-    if not gpu and any(node.labels.get(label) for label in GPU_LABELS):
-        gpu = GPU_RESOURCES[0]
-    ready = node.ready and not unripe(index, name, node, awaited(state.groups.get(node.group)))
-    stage = readiness(
-        ready=ready,
-        age_s=now - node.created_at,
-        taints=taints_of(node.taints),
-        startup_s=settings.max_node_startup_s,
-        startup_taints=(*settings.startup_taints, *settings.ignore_taints),
-    )
+    ready = node.ready and not unripe(index, name, node, devices)
+    stage = Readiness.READY
+    if not ready or taints:
+        stage = readiness(
+            ready=ready,
+            age_s=now - node.created_at,
+            taints=taints_of(node.taints),
+            startup_s=settings.max_node_startup_s,
+            startup_taints=(*settings.startup_taints, *settings.ignore_taints),
+        )
     return SceneNode(
         name=name,
         group=node.group,
@@ -245,7 +299,7 @@ def scene_node(state: State, index: Index, name: str, node: Node, now: float) ->
         labels=node.labels,
         annotations=node.annotations,
         ready=stage is Readiness.READY,
-        gpu=gpu,
+        gpu=_gpu(node),
         doomed_at=_began(taints[DELETION_TAINT]) if DELETION_TAINT in taints else None,
         soft=SOFT_TAINT in taints,
         deleting=node.doomed or node.leaving,

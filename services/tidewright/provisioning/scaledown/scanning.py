@@ -34,6 +34,8 @@ from tidewright.provisioning.state import State, Unneeded
 
 MOST_TRIES = 400
 """Nodes tried and pods placed in one part of a pass."""
+READ_AT_ONCE = 1000
+"""Nodes that are read at once before the first pass."""
 EXPECTED = Refusal("BlockedByPod", pod_reason="Expected")
 """Of a node with room that is booked, or that pods need which wait or are to come."""
 WAITS = PodKey(ObjectKey("/"))
@@ -127,12 +129,20 @@ def groups_of(state: State) -> dict[NodeGroupId, GroupTraits]:
     }
 
 
-def cards_of(state: State, index: Index, now: float) -> Cards:
-    """The cards of all nodes, up to date."""
+def cards_of(state: State, index: Index, now: float, most: int | None = None) -> Cards:
+    """The cards of all nodes, up to date; or at most so many more than were."""
     if index.cards is None:
         index.cards = Cards()
-    index.cards.bring_up(state, index, now)
+    index.cards.bring_up(state, index, now, most)
     return index.cards
+
+
+def reads_first(state: State, index: Index, now: float) -> bool:
+    """Whether nodes are read before the first pass: so many at a time that no event is held up by all of them."""
+    if state.scan.fired * READ_AT_ONCE >= len(state.nodes):
+        return False
+    cards_of(state, index, now, READ_AT_ONCE)
+    return True
 
 
 def may_come(state: State, settings: Settings) -> bool:

@@ -48,6 +48,7 @@ class Destinations:
         self._alone: dict[str, bool] = {}
         self._asked: list[PodShape] = []
         self._seen: set[str] = set()
+        self._noticed: dict[str, bool] = {}
         self._fights: dict[str, bool] = {}
         self._kinship: dict[str, tuple[int, list[tuple[str, bool]]]] = {}
 
@@ -55,7 +56,7 @@ class Destinations:
 
     def put(self, shape: PodShape, row: int, count: int = 1) -> None:
         """Pods sit down on a row, or (a negative count) leave it."""
-        self.grid.put(shape, row, count)
+        self._sit(shape, row, count)
         for digest, on_row_alone in self._kin(shape):
             mask = self._masks.get(digest)
             if mask is not None and on_row_alone and count > 0:
@@ -65,10 +66,36 @@ class Destinations:
 
     def lift(self, shape: PodShape, row: int) -> None:
         """A pod leaves a node that is closed to all for as long as it is gone: what else may go there stays as it is."""
-        self.grid.put(shape, row, -1)
+        self._sit(shape, row, -1)
         for digest, on_row_alone in self._kin(shape):
             if not on_row_alone:
                 self._masks.pop(digest, None)
+
+    def _sit(self, shape: PodShape, row: int, count: int) -> None:
+        """Take amounts, and note who sits there where somebody looks at that."""
+        if self.noticed(shape):
+            self.grid.put(shape, row, count)
+            return
+        for name, amount in shape.requests.items():
+            if amount:
+                self.grid.free[name][row] -= amount * count
+
+    def noticed(self, shape: PodShape) -> bool:
+        """Whether it matters to any pod, or to itself, who else of this shape is where."""
+        known = self._noticed.get(shape.digest)
+        if known is None:
+            known = self._noticed[shape.digest] = (
+                bool(shape.claims)
+                or any(name not in self.grid.free for name in shape.requests)
+                or self._may_fight(shape)
+                or any(_looks_at(other, shape) for other in self._lookers)
+            )
+        return known
+
+    @cached_property
+    def _lookers(self) -> list[PodShape]:
+        """Shapes of pods that want to be where others are, or to be spread among them."""
+        return [shape for shape in self.grid.shapes.values() if shape.spread or shape.affinity]
 
     def leave(self, row: int) -> None:
         """The node of a row is gone, and what is still on it."""
@@ -81,14 +108,17 @@ class Destinations:
         self.open[rows] = False
         self.gone[rows] = True
         self._ranked = self._ranked[~self.gone[self._ranked]]
-        for row in rows if self.sensitive else ():
-            for digest, pods in self.grid.held(row).items():
-                self.put(self.grid.shapes[digest], row, -pods)
+        for digest in self._watched:
+            inner = self.grid.where.get(digest, {})
+            for row in rows:
+                if row in inner:
+                    self.put(self.grid.shapes[digest], row, -inner[row])
+                    inner = self.grid.where.get(digest, {})
 
     @cached_property
-    def sensitive(self) -> bool:
-        """Whether some pod looks at where others are: then it matters who is on nodes that are gone."""
-        return any(s.affinity or s.anti_affinity or s.spread or s.volumes for s in self.grid.shapes.values())
+    def _watched(self) -> list[str]:
+        """Digests of pods that somebody looks at."""
+        return [digest for digest, shape in self.grid.shapes.items() if self.noticed(shape)]
 
     def _kin(self, shape: PodShape) -> list[tuple[str, bool]]:
         """Shapes that have been asked for and that a pod of this one keeps away; with whether from its node alone."""
@@ -214,8 +244,8 @@ class Adoption:
         self.destinations = destinations
         self.movers: dict[str, Sequence[Resident]] = {}
         self._leaving = {destinations.grid.rows[name] for name in kept if name in destinations.grid.rows}
-        self._simple: dict[str, list[bool] | None] = {}
-        self._sums: dict[str, tuple[PodShape, dict[int, int]]] = {}
+        self._simple: dict[str, Mask | None] = {}
+        self._found: dict[str, list[tuple[PodShape, int]]] = {}
         self._free = {name: column.tolist() for name, column in destinations.grid.free.items()}
 
     def take(self, name: str, movers: Sequence[Resident], places: Mapping[PodKey, str]) -> bool:
@@ -231,9 +261,7 @@ class Adoption:
         if name not in rows or not self._fit(found):
             return False
         self.movers[name] = movers
-        for shape, row in found:
-            counts = self._sums.setdefault(shape.digest, (shape, {}))[1]
-            counts[row] = counts.get(row, 0) + 1
+        self._found[name] = found
         return True
 
     def _fit(self, found: Sequence[tuple[PodShape, int]]) -> bool:
@@ -253,28 +281,40 @@ class Adoption:
             if amount > 0:
                 self._free[name][row] -= amount * count
 
-    def _mask(self, shape: PodShape) -> list[bool] | None:
+    def _mask(self, shape: PodShape) -> Mask | None:
         """Where a pod may go that looks at nothing but amounts; None for one that looks at other pods, too."""
         if shape.digest not in self._simple:
             destinations = self.destinations
             alone = destinations.counted(shape) and not (
                 shape.host_ports or shape.anti_affinity or shape.volumes
             )
-            good = destinations.mask(shape) & destinations.open if alone else None
-            self._simple[shape.digest] = good.tolist() if good is not None else None
+            self._simple[shape.digest] = destinations.mask(shape) & destinations.open if alone else None
         return self._simple[shape.digest]
 
     def close(self, removals: Iterable[str]) -> None:
         """Put what was taken onto the grid, and close the nodes that it leaves."""
-        grid = self.destinations.grid
-        for shape, counts in self._sums.values():
-            grid.put_all(shape, counts)
-        closed = [grid.rows[name] for name in removals]
+        destinations = self.destinations
+        for name, column in self._free.items():
+            destinations.grid.free[name] = np.array(column, dtype=np.int64)
+        closed = [destinations.grid.rows[name] for name in removals]
         for name in removals:
-            if self.destinations.sensitive:
-                for pod in self.movers[name]:
-                    self.destinations.lift(pod.shape, grid.rows[name])
+            here = destinations.grid.rows[name]
+            for shape, row in self._found[name]:
+                if destinations.noticed(shape):  # its amounts are taken already
+                    for resource, amount in shape.requests.items():
+                        destinations.grid.free[resource][row] += amount
+                    destinations.put(shape, row)
+                    destinations.lift(shape, here)
         self.destinations.leave_all(closed)
+
+
+def _looks_at(shape: PodShape, other: PodShape) -> bool:
+    """Whether a term of the one counts pods of the other."""
+    return any(term.selects(other) for term in shape.affinity) or any(
+        constraint.selector.matches(other.labels)
+        for constraint in shape.spread
+        if shape.namespace == other.namespace
+    )
 
 
 def _wider(shape: PodShape, other: PodShape) -> bool:
