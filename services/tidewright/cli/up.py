@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -231,10 +232,11 @@ def _acting(stack: Stack) -> list[str]:
             return [f"Tidewright is up: {running}."]
         lines = [f"Tidewright is up and ACTS on this cluster{where}; --mode shadow has it decide only."]
     else:
-        changed_crds = sum(outcome.action in ("created", "updated") for outcome in stack.crds)
+        changed = Counter(one.kind for one in stack.crds if one.action in ("created", "updated"))
         but = ""
-        if changed_crds and not options.embedded_cluster:
-            but = f" but the {f'{changed_crds} CustomResourceDefinitions' if changed_crds > 1 else 'CustomResourceDefinition'} named below"
+        if changed and not options.embedded_cluster:
+            named = (f"{n} {kind}s" if n > 1 else kind for kind, n in sorted(changed.items()))
+            but = f" but the {' and the '.join(named)} named below"
         nothing = f"writes nothing to this cluster{but}"
         if acts:
             verb, others = "act" if len(acts) > 1 else "acts", "are" if len(rest) > 1 else "is"

@@ -225,7 +225,8 @@ async def test_up_beside_a_cluster_leaves_its_definitions(
         await up.ready()
         said = "\n".join(up.out)
         assert f"left     {SPREADS}" in said
-        assert said.count("created  ") == 5
+        assert said.count("created  ") == 7
+        assert "but the 6 CustomResourceDefinitions and the PriorityClass named below" in said
         assert await up.end() == 0
         assert await raw(kube, SPREADS) == before
 

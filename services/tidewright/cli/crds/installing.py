@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Literal
 
@@ -32,7 +32,7 @@ _DONE: dict[str, Literal["created", "updated", "kept", "left"]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one definition.
+    """What came of one definition, or PriorityClass.
 
     Attributes:
         unmet: what of ours will not work with it as it is; empty when all does.
@@ -42,6 +42,7 @@ class Outcome:
     action: Literal["created", "updated", "kept", "left"]
     why: str
     unmet: str = ""
+    kind: str = "CustomResourceDefinition"
 
     def line(self) -> str:
         """One line for people."""
@@ -94,6 +95,10 @@ async def install(
 
 
 async def _class(kube: Kube, manifest: Object, policy: Policy) -> Outcome:
+    return replace(await _class_of(kube, manifest, policy), kind="PriorityClass")
+
+
+async def _class_of(kube: Kube, manifest: Object, policy: Policy) -> Outcome:
     """A PriorityClass: made where there is none. What it is for goes on without it, so that nothing here is an error."""
     name = str(manifest["metadata"]["name"])
     lacking = "placeholders of buffers are made only with it"
