@@ -8,13 +8,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import highspy
 import msgspec
 import numpy as np
 
 from tests.bench.figures import Bench, Figure, Size, figure
-from tests.bench.provisioning_recorded import GPU, RESOURCES, Wanted, groups, pending, recorded
+from tests.bench.provisioning_recorded import GPU, RESOURCES, Wanted, groups, pending, recorded, waste
 from tests.bench.provisioning_world import MIB, NOW, Played
 from tidewright.events import provisioning as p
 from tidewright.events.config import ConfigSet
@@ -102,10 +103,16 @@ def _row(solver: highspy.Highs, least: float, terms: Sequence[tuple[int, float]]
     solver.addRow(least, highspy.kHighsInf, len(terms), columns, values)
 
 
-def planned(
-    pods: Sequence[Wanted], there: Sequence[p.NodeGroupObserved], expander: str
-) -> tuple[float, int, float]:
-    """Dollars an hour of what the decider orders for these pods at once, pods that it places, and its seconds."""
+class Planned(NamedTuple):
+    """What the decider orders for pods at once: nodes by group, pods that it places, and its seconds."""
+
+    nodes: Counter[str]
+    placed: int
+    taken_s: float
+
+
+def planned(pods: Sequence[Wanted], there: Sequence[p.NodeGroupObserved], expander: str) -> Planned:
+    """All pods pending at the same moment."""
     played = Played()
     for group in there:
         played.tell(group)
@@ -119,23 +126,26 @@ def planned(
     start = time.perf_counter()
     decisions = played.fire()
     taken_s = time.perf_counter() - start
-    prices = {group.name: (group.price_micro or 0) / 1e6 for group in there}
     plans = [d for d in decisions if isinstance(d, p.PlanScaleUp)]
-    cost = sum(prices[i.group] * (i.size - i.from_size) for plan in plans for i in plan.increases)
-    return cost, sum(plan.placed for plan in plans), taken_s
+    nodes = Counter[str]()
+    for increase in [increase for plan in plans for increase in plan.increases]:
+        nodes[increase.group] += increase.size - increase.from_size
+    return Planned(nodes, sum(plan.placed for plan in plans), taken_s)
 
 
 def compared(what: str, pods: Sequence[Wanted], there: Sequence[p.NodeGroupObserved]) -> list[Figure]:
     bound = lower_bound(pods, there)
-    cost, placed, taken_s = planned(pods, there, "least-cost")
-    other, others, other_s = planned(pods, there, BASELINE)
+    plan, other = planned(pods, there, "least-cost"), planned(pods, there, BASELINE)
+    prices = {group.name: (group.price_micro or 0) / 1e6 for group in there}
+    cost, beside = (sum(prices[g] * n for g, n in each.nodes.items()) for each in (plan, other))
     return [
-        figure(f"{what}: price of the plan", cost, "$/h", "lower", baseline=BASELINE, baseline_value=other),
+        figure(f"{what}: price of the plan", cost, "$/h", "lower", baseline=BASELINE, baseline_value=beside),
         figure(f"{what}: lower bound", bound, "$/h", "higher"),
         figure(f"{what}: price over the bound", cost / bound, "times", "lower", 1.05,
-               baseline=BASELINE, baseline_value=other / bound),
-        figure(f"{what}: pods placed", placed, "pods", "higher", others, baseline=BASELINE, baseline_value=others),
-        figure(f"{what}: decision", taken_s, "s", "lower", 1.0, baseline=BASELINE, baseline_value=other_s),
+               baseline=BASELINE, baseline_value=beside / bound),
+        figure(f"{what}: pods placed", plan.placed, "pods", "higher", other.placed,
+               baseline=BASELINE, baseline_value=other.placed),
+        figure(f"{what}: decision", plan.taken_s, "s", "lower", 1.0, baseline=BASELINE, baseline_value=other.taken_s),
     ]  # fmt: skip
 
 
@@ -151,7 +161,26 @@ def listed_machines(size: Size) -> list[Figure]:
     return compared("least cost/recorded pods, 40 machine types", pods, families(5000))
 
 
+def without_prices(size: Size) -> list[Figure]:
+    """The same pods on the machines of their cluster, none of which has a price."""
+    pods = recorded(8152 if size == "full" else 500)
+    there = groups(5000)
+    machines = {g.name: dict(g.template.allocatable) for g in there if g.template is not None}
+    plan, other = planned(pods, there, "least-cost"), planned(pods, there, BASELINE)
+    left, beside = waste(plan.nodes, machines, pods), waste(other.nodes, machines, pods)
+    what = "least cost/recorded pods, no prices"
+    return [
+        figure(f"{what}: nodes", plan.nodes.total(), "nodes", "lower",
+               baseline=BASELINE, baseline_value=other.nodes.total()),
+        figure(f"{what}: decision", plan.taken_s, "s", "lower", 1.0, baseline=BASELINE, baseline_value=other.taken_s),
+        *(figure(f"{what}: {name} ordered and not asked for", percent, "%", "lower",
+                 baseline=BASELINE, baseline_value=beside[name])
+          for name, percent in left.items()),
+    ]  # fmt: skip
+
+
 BENCHES = (
     Bench("least-cost-own-machines", own_machines),
     Bench("least-cost-listed-machines", listed_machines),
+    Bench("least-cost-without-prices", without_prices),
 )

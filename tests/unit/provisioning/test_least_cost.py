@@ -66,8 +66,8 @@ def test_the_decision_says_the_price_the_bound_and_what_each_group_is_for() -> N
     assert said(cluster) == [
         "12 pods of 2 shapes are waiting",
         "12 pods are planned as one over 2 groups: their nodes cost 6.0 an hour, and none for them cost less than 5.75",
-        "group small is chosen for 10 pods of 1 shapes, most of them of 4 cores, 2 GiB memory, at 0.2 a node",
-        "group large is chosen for 2 pods of 1 shapes, most of them of 30 cores, at 2.0 a node",
+        "group small is chosen for 10 pods (shapes: 1; most ask for 4 cores, 2 GiB memory), at 0.2 a node",
+        "group large is chosen for 2 pods (shapes: 1; most ask for 30 cores), at 2.0 a node",
         "group small holds them with 10 nodes (from 0 to 10, of at most 10)",
         "group large holds them with 2 nodes (from 0 to 2, of at most 10)",
     ]

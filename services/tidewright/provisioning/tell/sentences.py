@@ -38,7 +38,7 @@ _SENTENCES: dict[str, str] = {
     "PlannedAsOne": "{pods} pods are planned as one over {groups} groups: their nodes cost {price} an hour, and none for them cost less than {bound}",
     "ValuedAsOne": "{pods} pods are planned as one over {groups} groups, those without a price at what the others cost: their nodes cost {price} an hour, and none for them cost less than {bound}",
     "WeighedAsOne": "{pods} pods are planned as one over {groups} groups; as none has a price, nodes count by what they have, the more the less of it is asked for: they come to {price}, and none for them to less than {bound}",
-    "ChosenFor": "group {group} is chosen for {pods} pods of {shapes} shapes, most of them of {asks}, at {price} a node",
+    "ChosenFor": "group {group} is chosen for {pods} pods (shapes: {shapes}; most ask for {asks}), at {price} a node",
     "NoGroup": "no group can take them",
     "GroupOut": "group {group}: {reason}",
     "RetryLater": "it is tried again in {wait_s} s (attempt {attempt})",

@@ -17,7 +17,8 @@ from tidewright.provisioning.scaleup.leastcost.problem import Problem
 
 Floats: TypeAlias = NDArray[np.float64]
 
-STEPS = 150
+STEPS, FIRST_STEPS, STEPS_EACH = 150, 20, 10
+"""At most, and with few classes: so many, and so many for each."""
 _NOTHING = 1e-30
 
 
@@ -44,7 +45,7 @@ def bound_of(problem: Problem, steps: int = STEPS) -> Bound:
     ]
     weights = _even([np.where(capacity[:, r] > 0, 1.0, 0.0) for r in range(len(shares))])
     best, worth = -1.0, np.zeros(classes)
-    for step in range(steps):
+    for step in range(min(steps, FIRST_STEPS + STEPS_EACH * classes)):
         cost = np.zeros((groups, classes))
         for weight, share in zip(weights, shares, strict=True):
             cost += weight[:, None] * share

@@ -13,7 +13,7 @@ import numpy as np
 
 from tidewright.provisioning.pack.nodes import Ints
 from tidewright.provisioning.scaleup.leastcost.bound import Floats
-from tidewright.provisioning.scaleup.leastcost.patterns import FINE, Pool, whole
+from tidewright.provisioning.scaleup.leastcost.patterns import FINE, Pool, added_up, whole
 from tidewright.provisioning.scaleup.leastcost.problem import Problem
 
 AT_A_TIME = 24
@@ -94,7 +94,7 @@ class Master:
         """The cheapest over the patterns there are, with at most so many steps in all."""
         self._mend()
         while self.pivots < pivots and len(self.pool):
-            ratio = (self.pool.held @ whole(self.worth)) / self.costs()[self.pool.group]
+            ratio = added_up(self.pool.held, whole(self.worth)) / self.costs()[self.pool.group]
             order = np.argsort(-ratio, kind="stable")[:AT_A_TIME]
             better = [pattern for pattern in order.tolist() if ratio[pattern] > 1.0 + GAIN]
             if not sum(self.offer(pattern) for pattern in better):

@@ -18,6 +18,12 @@ FINE = 16
 """Worths are compared as whole numbers, in this part of the unit of prices: sums of those are the same in any order."""
 
 
+def added_up(pods: Floats, worths: Floats) -> Floats:
+    """What rows of pods are worth together, in whole numbers: exact, and without the threads that a matrix product would start."""
+    sums: Floats = np.einsum("ij,j->i", pods, worths)
+    return sums
+
+
 class Way(NamedTuple):
     """A way to fill a node: the class next that is worth most for what it takes.
 
@@ -56,11 +62,12 @@ def filled_up(
     full = held.copy()
     at = np.arange(len(groups))  # of the rows below, which are those that still take something
     fresh = problem.capacity[groups].astype(np.float64)
-    free = fresh - held @ requests  # of whole numbers: exact
+    free = fresh - np.einsum("ij,jk->ik", held, requests) if held.any() else fresh.copy()
     left = np.minimum(problem.most[groups], counts[None]) - held
     able: Mask = (left > 0) & (worth > 0)[None]
     if problem.enemies is not None:
-        able &= ~((held > 0).astype(np.float64) @ problem.enemies.astype(np.float64) > 0)
+        there = (held > 0).astype(np.float64)
+        able &= np.einsum("ij,jk->ik", there, problem.enemies.astype(np.float64)) == 0
     size = _size(requests, fresh if way.fixed else free, way)
     while True:
         for r in resources:

@@ -16,13 +16,21 @@ import numpy as np
 from tidewright.provisioning.pack.nodes import Ints
 from tidewright.provisioning.scaleup.leastcost.bound import Bound, Floats, added, bound_of
 from tidewright.provisioning.scaleup.leastcost.master import Master
-from tidewright.provisioning.scaleup.leastcost.patterns import FINE, WAYS, Pool, exchanged, fill, whole
+from tidewright.provisioning.scaleup.leastcost.patterns import (
+    FINE,
+    WAYS,
+    Pool,
+    added_up,
+    exchanged,
+    fill,
+    whole,
+)
 from tidewright.provisioning.scaleup.leastcost.problem import Problem
 
 WORK = 60_000_000
 """Numbers that the steps of one search may touch; a step touches the square of the number of classes and limits."""
-FEWEST, MOST_PIVOTS = 300, 4500
-FILLS, FILLS_OF_REST = 200, 8
+FEWEST, MOST_PIVOTS = 300, 3000
+FILLS, FILLS_OF_REST = 150, 8
 """How often nodes of all groups are filled in search of patterns, at first and for each rest."""
 RESTS = 12
 AT_ONCE = 8
@@ -132,7 +140,7 @@ class _Draft:
             groups = np.argsort(-last, kind="stable")[: AT_ONCE if np.isfinite(last).all() else None]
             held = fill(self.problem, worths, self.rest, groups)
             open_to = np.array([self.allowed(g) > 0 for g in groups.tolist()], dtype=np.bool_)
-            last[groups] = np.where(open_to, (held @ worths) / price[groups], 0.0)
+            last[groups] = np.where(open_to, added_up(held, worths) / price[groups], 0.0)
             best = int(last.argmax())
             if last[best] <= 0.0:
                 return
@@ -253,7 +261,7 @@ class _Hunt:
             groups = np.flatnonzero(self._last >= (0.0 if every else promising))
             held = fill(self.problem, whole(worth), self.counts, groups, WAYS[self._turn % len(WAYS)])
             self._turn += 1
-            self._last[groups] = (held @ whole(master.worth)) / master.costs()[groups]
+            self._last[groups] = added_up(held, whole(master.worth)) / master.costs()[groups]
             if added := self._kept(master, groups, held):
                 return added
         return 0
@@ -274,7 +282,7 @@ class _Hunt:
     def _kept(self, master: Master, groups: Ints, held: Floats) -> int:
         """Take in what is worth more than it costs; how many new patterns."""
         self.fills += 1
-        ratio = (held @ whole(master.worth)) / master.costs()[groups]
+        ratio = added_up(held, whole(master.worth)) / master.costs()[groups]
         better = np.flatnonzero(ratio > WORTH_IT).tolist()
         return sum(master.pool.add(int(groups[row]), held[row]) for row in better)
 
@@ -306,7 +314,7 @@ def _taken(draft: _Draft, master: Master) -> bool:
             continue
         group = int(pool.group[pattern])
         held = np.minimum(pool.held[pattern], draft.counts)
-        if not added or held @ worths >= 0.95 * costs[group]:
+        if not added or added_up(held[None], worths)[0] >= 0.95 * costs[group]:
             added += draft.add(group, held, 1)
     return added > 0
 
@@ -315,7 +323,8 @@ def _of_rest(problem: Problem, draft: _Draft, pool: Pool, worth: Floats) -> Pool
     """Of the patterns known those that are still worth it, cut to the pods that are left."""
     rest = Pool(len(problem.counts))
     worths = whole(worth)
-    for group, held in zip(pool.group.tolist(), np.minimum(pool.held, draft.counts[None]), strict=True):
-        if held @ worths >= 0.8 * FINE * problem.price[group]:
-            rest.add(group, held)
+    cut = np.minimum(pool.held, draft.counts[None])
+    good = added_up(cut, worths) >= 0.8 * FINE * problem.price[pool.group]
+    for pattern in np.flatnonzero(good).tolist():
+        rest.add(int(pool.group[pattern]), cut[pattern])
     return rest
