@@ -26,8 +26,10 @@ from tidewright.events.provisioning import (
     DeclineScaleUp,
     FillBuffer,
     IncreaseNodeGroup,
+    MarkNode,
     PlanScaleUp,
     ReleaseCapacity,
+    RemoveNode,
     TrackIdleNodes,
     TrackUnneededNodes,
 )
@@ -49,7 +51,7 @@ ALWAYS = (
     TrackUnneededNodes,
 )
 """Records of its own view of the facts: kept and folded whatever holds it back. Any other is recorded as one that would be."""
-_ORDERS = (PlanScaleUp, IncreaseNodeGroup, CreateNodeGroup)
+_ORDERS = (PlanScaleUp, IncreaseNodeGroup, CreateNodeGroup, RemoveNode)
 _OF_ORDERS = frozenset({"ScaledUpGroup", "TriggeredScaleUp", "ScaleUpRequested"})
 """Reasons of object events that tell of orders."""
 _NOT_ORDERED = Held("dry-run", "its configuration says dry-run", reports=False)
@@ -95,7 +97,8 @@ def _held(state: State, service: Held, decision: Decision) -> Held:
     if not service.acts:
         return service
     tells_of_orders = isinstance(decision, RecordObjectEvent) and decision.reason in _OF_ORDERS
-    if index_of(state).settings.dry_run and (tells_of_orders or isinstance(decision, _ORDERS)):
+    marks = isinstance(decision, MarkNode) and decision.present
+    if index_of(state).settings.dry_run and (tells_of_orders or marks or isinstance(decision, _ORDERS)):
         return _NOT_ORDERED
     if isinstance(decision, _OF_A_REQUEST):
         return of_request(state, request_key(decision.namespace, decision.name))

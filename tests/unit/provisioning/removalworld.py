@@ -173,7 +173,7 @@ class Removing(Cluster):
     # --- API server, kubelets, cloud ---
 
     def _act(self, decision: Decision) -> None:
-        if self.silent:
+        if self.silent or decision.shadow:
             return
         match decision:
             case p.MarkNode():

@@ -507,3 +507,15 @@ def test_a_soft_taint_that_could_not_be_set_is_set_by_a_later_pass() -> None:
     cluster.mark_fails = "Conflict"
     assert softened(cluster, n0=7.0) == (["n0"], [], False)
     assert softened(cluster, n0=7.0) == (["n0"], [], False)
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_a_configuration_that_says_dry_run_removes_nothing(dry: bool) -> None:
+    quick = {"scale-down-unneeded-time": "1s", "scale-down-delay-after-add": "0s"}
+    cluster = Removing({**quick, "dry-run": dry})
+    cluster.grown(2)
+    cluster.advance(60.0)
+    assert cluster.of(p.RemoveNode), "it is said what would go"
+    assert sorted(cluster.deleted) == ([] if dry else ["n0", "n1"])
+    assert {mark.shadow for mark in cluster.of(p.MarkNode)} == {dry}
+    assert cluster.marked() == set()
