@@ -7,14 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 import grpc
+import msgspec
 
 from tests.vectors.suite import Case, differences
 from tidewright.cloud.aws.client import AwsGroup, AwsProvider
 from tidewright.cloud.aws.config import AwsConfig
 from tidewright.cloud.calls import Calls
-from tidewright.cloud.clusterapi import resources
 from tidewright.cloud.clusterapi.client import ClusterApiGroup, ClusterApiProvider
 from tidewright.cloud.clusterapi.config import ClusterApiConfig
+from tidewright.cloud.clusterapi.objects import Machine, Scalable, bounds
 from tidewright.cloud.errors import CloudError, Invalid, Unavailable
 from tidewright.cloud.externalgrpc import errors, objects
 from tidewright.cloud.externalgrpc.client import ExternalGrpcProvider
@@ -23,6 +24,7 @@ from tidewright.cloud.externalgrpc.wire import externalgrpc_pb2 as wire
 from tidewright.cloud.kubernetes import Cluster
 from tidewright.cloud.provider import GroupOptions
 
+_LIMITS = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-"
 _OPTIONS = {"scale_down_unneeded": "scale_down_unneeded_s", "max_node_startup_time": "max_node_startup_s"}
 
 
@@ -136,16 +138,14 @@ def _clusterapi(case: Case) -> list[str]:
     provider = ClusterApiProvider(ClusterApiConfig(), Cluster(Calls("c")))
     replicas = [int(case["replicas"])]
 
-    async def scale(kind: str, namespace: str, name: str, *, size: int, version: str) -> str:
+    async def scale(kind: str, resource: Scalable, size: int) -> Scalable:
         replicas.append(size)
-        return version
+        return resource
 
     provider.scale = scale  # type: ignore[method-assign]
-    sizes = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-"
-    resource = {
-        "metadata": {"name": "md", "namespace": "ns", "annotations": {f"{sizes}max-size": "10"}},
-        "spec": {"replicas": replicas[0]},
-    }
+    notes = {f"{_LIMITS}max-size": "10"}
+    about = {"name": "md", "namespace": "ns", "annotations": notes}
+    resource = msgspec.convert({"metadata": about, "spec": {"replicas": replicas[0]}}, Scalable)
     group = ClusterApiGroup(provider, "MachineDeployment", resource, _machines(case["machines"]))
     try:
         asyncio.run(group.decrease_target_size(case["delta"], key="k", expect=replicas[0]))
@@ -154,29 +154,29 @@ def _clusterapi(case: Case) -> list[str]:
     return differences(case["expected"], {"replicas": replicas[-1], "error": False})
 
 
-def _machines(said: dict[str, int]) -> list[dict[str, Any]]:
+def _machines(said: dict[str, int]) -> list[Machine]:
     """So many machines; of these the first ones are deleting, then failed, then pending."""
     states = [state for state in ("deleting", "failed", "pending") for _ in range(said.get(state, 0))]
-    machines = []
+    machines: list[Machine] = []
     for number in range(said["total"]):
         state = states[number] if number < len(states) else ""
         about: dict[str, Any] = {"name": f"m{number}", "namespace": "ns"}
         if state == "deleting":
             about["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-        there = {"nodeRef": {"name": f"n{number}"}} if state != "pending" else {}
-        phase = {"phase": "Failed"} if state == "failed" else {}
-        spec = {"providerID": f"p://{number}"} if state != "pending" else {}
-        machines.append({"metadata": about, "spec": spec, "status": {**there, **phase}})
+        status = {"failed": {"phase": "Failed"}, "pending": {"phase": "Provisioning"}}.get(
+            state, {"phase": "Running", "nodeRef": {"name": f"n{number}"}}
+        )
+        spec = {"providerID": f"p://{number}"} if "nodeRef" in status else {}
+        machines.append(msgspec.convert({"metadata": about, "spec": spec, "status": status}, Machine))
     return machines
 
 
 def _bounds(said: dict[str, str | None]) -> dict[str, Any]:
-    prefix = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-"
-    notes = {f"{prefix}{which}-size": text for which, text in said.items() if text is not None}
+    notes = {f"{_LIMITS}{end}-size": text for end, text in said.items() if text is not None}
     try:
-        low, high = resources.limits_of({"metadata": {"annotations": notes}})
+        low, high = bounds(notes, "cluster.x-k8s.io")
     except Invalid as error:
-        return {"error": error.message.partition(":")[0]}
+        return {"error": error.code}
     return {"min": low, "max": high}
 
 

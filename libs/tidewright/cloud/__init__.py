@@ -4,5 +4,7 @@ provider     the interface that every provider implements, its values, and what 
 providers    which kinds there are, and what `--cloud NAME=KIND[:CONFIG]` means
 calls        how many calls to a cloud, for how long, and what a failure says about the next one
 errors       what a cloud can answer instead of doing it
+kubernetes   an API server, for clouds that are objects of one
+informer     objects of one kind there, as they are now
 simulated/   the client of a cloud of our own, which is `tidewright.sim.cloud`
 """

@@ -50,6 +50,16 @@ class Calls:
         """
         await self._limiter.acquire()
         self.made[what.partition(" ")[0]] += 1
+        async with self.patience(what):
+            yield
+
+    @asynccontextmanager
+    async def patience(self, what: str) -> AsyncGenerator[None]:
+        """Wait inside of this for what is no call of its own.
+
+        Raises:
+            Unavailable: it took too long.
+        """
         try:
             async with asyncio.timeout(self._timeout_s):
                 yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,13 @@ _OF_CLASS: dict[str, type[CloudError]] = {
 }
 
 
+def cloud_error(error: KubeError, what: str) -> CloudError:
+    """What an API server said to `what`, as a cloud's answer."""
+    return _OF_CLASS[error.error_class](
+        f"{what}: {error.message}", code=error.reason, retry_after_s=error.retry_after_s
+    )
+
+
 class Cluster:
     """One API server; connected to with the first request."""
 
@@ -48,12 +56,13 @@ class Cluster:
         url: str = "",
     ) -> None:
         """`url` is of a server that wants no authentication, in place of a configuration."""
-        self._calls = calls
+        self.calls = calls
         self._kubeconfig = kubeconfig
         self._context = context
         self._in_cluster = in_cluster
         self._url = url
         self._kube: Kube | None = None
+        self._connecting = asyncio.Lock()
 
     async def ask(
         self,
@@ -70,16 +79,14 @@ class Cluster:
             CloudError: as the API server says; `Unavailable` without an answer.
         """
         content = None if body is None else msgspec.json.encode(body)
-        async with self._calls.call(f"{method} {path}"):
+        async with self.calls.call(f"{method} {path}"):
             try:
-                kube = await self._connected()
+                kube = await self.connected()
                 answer = await kube.request(
                     method, path, query=query, body=content, content_type=content_type, timeout_s=3600.0
                 )
             except KubeError as error:
-                raise _OF_CLASS[error.error_class](
-                    f"{method} {path}: {error.message}", code=error.reason, retry_after_s=error.retry_after_s
-                ) from error
+                raise cloud_error(error, f"{method} {path}") from error
         try:
             return msgspec.json.decode(answer.body) if answer.body else {}
         except msgspec.DecodeError as error:
@@ -101,13 +108,19 @@ class Cluster:
                 return found
             query["continue"] = following
 
-    async def _connected(self) -> Kube:
-        if self._kube is None:
-            if self._url:
-                self._kube = Kube.at(self._url)
-            else:
-                self._kube = await Kube.connect(self._kubeconfig, self._in_cluster, self._context)
-        return self._kube
+    async def connected(self) -> Kube:
+        """The connection itself, for watches: they last, and are not calls of the budget.
+
+        Raises:
+            KubeError: the configuration cannot be used.
+        """
+        async with self._connecting:
+            if self._kube is None:
+                if self._url:
+                    self._kube = Kube.at(self._url)
+                else:
+                    self._kube = await Kube.connect(self._kubeconfig, self._in_cluster, self._context)
+            return self._kube
 
     async def close(self) -> None:
         """Close all connections."""

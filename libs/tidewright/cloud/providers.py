@@ -73,7 +73,7 @@ KINDS: Final[dict[str, Kind]] = {
     ),
     "clusterapi": Kind(
         "tidewright.cloud.clusterapi.client",
-        "namespace=NS,clusterName=NAME,LABEL=VALUE, a kubeconfig of the management cluster, or a file",
+        "management=KUBECONFIG,namespace=NS,clusterName=NAME,LABEL=VALUE (each part or none), a kubeconfig, or a file",
     ),
     "externalgrpc": Kind(
         "tidewright.cloud.externalgrpc.client",

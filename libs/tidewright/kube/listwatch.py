@@ -178,6 +178,7 @@ async def list_watch_batches(
     resource_version: str | None = None,
     streaming: bool = False,
     on_error: Callable[[KubeError], None] | None = None,
+    on_watch: Callable[[], None] | None = None,
     others: Sequence[str] = (),
 ) -> AsyncGenerator[list[Item], None]:
     """Follow the objects at a path for ever; items that arrived together come in one list.
@@ -191,11 +192,13 @@ async def list_watch_batches(
         streaming: take the initial list as a stream of watch events (`sendInitialEvents`), which
             costs the server less memory; a server that refuses is asked for pages instead.
         on_error: called with each error that is going to be retried.
+        on_watch: called with each watch that the server has accepted.
         others: paths of the same objects in other versions, tried in turn where one is not served.
     """
     follower = _Follower(
-        kube, (path, *others), dict(query or {}), page_size=page_size, streaming=streaming, on_error=on_error
-    )
+        kube, (path, *others), dict(query or {}),
+        page_size=page_size, streaming=streaming, on_error=on_error, on_watch=on_watch,
+    )  # fmt: skip
     version = resource_version
     relist = False
     while True:
@@ -226,6 +229,7 @@ class _Follower:
         page_size: int,
         streaming: bool,
         on_error: Callable[[KubeError], None] | None,
+        on_watch: Callable[[], None] | None,
     ) -> None:
         self._kube = kube
         self._paths = paths
@@ -236,6 +240,7 @@ class _Follower:
         self._page_size = page_size
         self._streaming = streaming
         self._on_error = on_error
+        self._on_watch = on_watch
         self._said = ""
         self._last: _Change | None = None
         self._version = ""
@@ -396,6 +401,8 @@ class _Follower:
         stream = self._kube.stream_batches(self._path, query=asked, read_timeout_s=timeout_s + READ_SLACK_S)
         try:
             async for lines in stream:
+                if not lines and self._on_watch is not None:
+                    self._on_watch()
                 yield lines
         except KubeError as error:
             if error.status == 410:

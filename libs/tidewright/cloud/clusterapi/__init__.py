@@ -1,6 +1,9 @@
-"""Machines of Cluster API: MachineDeployments, MachineSets of their own, MachinePools.
+"""Node groups that Cluster API drives: MachineDeployments, MachineSets and MachinePools of a management cluster.
 
-client      the provider interface over these objects
-config      which objects, and in which cluster
-resources   a group as its objects tell it: limits, instances, templates, options (pure)
+config      what `clusterapi[:CONFIG]` and the environment say: which objects, where
+places      under which paths the API server has their kinds
+objects     a scalable resource and a Machine as they are read; limits, states of machines
+template    the node that a resource would make, from annotations and infrastructure templates
+marks       what is written on a Machine that is to go, and what it says after a crash
+client      the provider interface
 """

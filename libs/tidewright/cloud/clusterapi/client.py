@@ -1,25 +1,41 @@
-"""The provider interface over Cluster API's objects in a management cluster.
+"""The provider interface over Cluster API's objects.
 
-Sizes are set through the scale subresource under the resourceVersion that was read: who else changes the object in
-between makes that a conflict. A deletion marks its Machines with the order and the size that it leads to, then sets
-that size: a repeat after a crash between the two finds the marks, and sets it.
+What all groups are like comes from informers: a refresh costs one call, whatever there is. A single group is read
+afresh for an order: the resource, and its Machines only where the order is about them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
+import msgspec
 import structlog
 
 from tidewright.cloud.calls import Calls
-from tidewright.cloud.clusterapi import resources as capi
+from tidewright.cloud.clusterapi import marks
 from tidewright.cloud.clusterapi.config import ClusterApiConfig, config_of
-from tidewright.cloud.errors import CloudError, Conflict, Invalid, NotFound, NotImplementedByCloud
+from tidewright.cloud.clusterapi.objects import (
+    DEPLOYMENT,
+    LABEL_OF,
+    MACHINE,
+    POOL,
+    SCALABLE,
+    SET,
+    Machine,
+    Metadata,
+    Scalable,
+    bounds,
+)
+from tidewright.cloud.clusterapi.places import Places
+from tidewright.cloud.clusterapi.template import PREFIX, options_of, template_of
+from tidewright.cloud.errors import CloudError, Conflict, Forbidden, Invalid, NotFound, NotImplementedByCloud
+from tidewright.cloud.informer import Informer
 from tidewright.cloud.kubernetes import MERGE_PATCH, Cluster
 from tidewright.cloud.provider import (
     GpuConfig,
@@ -33,67 +49,70 @@ from tidewright.cloud.provider import (
     Taint,
 )
 from tidewright.cloud.providers import Surroundings
+from tidewright.kube.discovery import FORGET_S
 
-PLURALS: Final = {
-    "MachineDeployment": "machinedeployments",
-    "MachineSet": "machinesets",
-    "MachinePool": "machinepools",
-}
-LABELS: Final = {
-    "MachineDeployment": "deployment-name",
-    "MachineSet": "set-name",
-    "MachinePool": "pool-name",
-}
-"""Of a Machine, after the API group: which of these it is of."""
-DECISION: Final = "tidewright.dev/decision"
-"""Annotation of a Machine that is to go: the order's key, and the sizes from and to which its group goes."""
+GPU_LABEL: Final = "cluster-api/accelerator"
+TRIES: Final = 5
+"""Writes of a size that a removal attempts, where the resource changes beside it but not in its size."""
+KEYS_KEPT: Final = 8
+"""Removals that a MachinePool remembers."""
+LABEL_ROOM: Final = 63
 
 _log = structlog.get_logger(__name__)
+_machine = msgspec.json.Decoder(Machine)
+_scalable = msgspec.json.Decoder(Scalable)
+
+
+class _Infrastructure(msgspec.Struct, frozen=True):
+    """A machine template of an infrastructure provider."""
+
+    metadata: Metadata
+    status: dict[str, Any] = {}
+
+
+_infrastructure = msgspec.json.Decoder(_Infrastructure)
 
 
 class ClusterApiGroup:
-    """One scalable resource, with its Machines as they were read."""
+    """One scalable resource as it was read, with its Machines."""
 
     def __init__(
         self,
         provider: ClusterApiProvider,
         kind: str,
-        resource: capi.Object,
-        machines: Sequence[capi.Object] | None,
+        resource: Scalable,
+        machines: Sequence[Machine] | None,
+        infrastructure: Mapping[str, Any] | None = None,
     ) -> None:
-        """`machines` is None where they are read when they are asked for."""
+        """`machines`: None reads them when they are needed."""
         self._provider = provider
         self._kind = kind
         self._resource = resource
         self._machines = machines
-        self._min, self._max = capi.limits_of(resource, provider.api_group)
-        self._size = capi.replicas(resource)
-        self._version = str(capi.metadata(resource).get("resourceVersion", ""))
-        self._template: NodeTemplate | None = None
-
-    @property
-    def namespace(self) -> str:
-        return str(capi.metadata(self._resource).get("namespace", ""))
-
-    @property
-    def name(self) -> str:
-        return str(capi.metadata(self._resource)["name"])
+        self._infrastructure = infrastructure
+        self._problem: Invalid | None = None
+        try:
+            self._bounds = bounds(resource.metadata.notes, provider.config.group)
+        except Invalid as error:
+            self._bounds = (0, 0)
+            self._problem = Invalid(f"{self.id}: {error.message}", code=error.code)
 
     @property
     def id(self) -> str:
-        return f"{self._kind}/{self.namespace}/{self.name}"
+        return id_of(self._kind, self._resource)
 
     @property
     def debug(self) -> str:
-        return f"{self.id} ({self._min}..{self._max}, replicas {self._size})"
+        problem = f", {self._problem.message}" if self._problem else ""
+        return f"{self.id} ({self.min_size}..{self.max_size}{problem})"
 
     @property
     def min_size(self) -> int:
-        return self._min
+        return self._bounds[0]
 
     @property
     def max_size(self) -> int:
-        return self._max
+        return self._bounds[1]
 
     @property
     def autoprovisioned(self) -> bool:
@@ -109,326 +128,514 @@ class ClusterApiGroup:
 
     @property
     def machine_type(self) -> str:
-        return (
-            ""
-            if self._template is None
-            else self._template.labels.get("node.kubernetes.io/instance-type", "")
-        )
+        return self._label("node.kubernetes.io/instance-type")
 
     @property
     def zone(self) -> str:
-        spec = ((self._resource.get("spec") or {}).get("template") or {}).get("spec") or {}
-        return str(spec.get("failureDomain") or "")
+        return (
+            self._label("topology.kubernetes.io/zone")
+            or self._resource.spec.template.spec.failureDomain
+            or ""
+        )
+
+    def _label(self, name: str) -> str:
+        try:
+            template = self._template()
+        except Invalid:
+            return ""
+        return template.labels.get(name, "") if template is not None else ""
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it may have machines at all, and can grow from none."""
+        if self._problem is not None:
+            return True  # so that it is said
+        if not self.max_size:
+            return False
+        try:
+            return bool(self._resource.size) or self._template() is not None
+        except Invalid:
+            return True  # as above
 
     async def exists(self) -> bool:
         return True
 
     async def target_size(self) -> int:
-        return self._size
+        if self._problem is not None:
+            raise self._problem
+        return self._resource.size
 
     async def begun(self, key: str) -> int:
         del key
         return 0
 
-    async def machines(self) -> Sequence[capi.Object]:
-        """Its Machines, as they were read."""
-        if self._machines is None:
-            self._machines = await self._provider.machines_of(self._kind, self.namespace, self.name)
-        return self._machines
-
     async def increase_size(self, delta: int, *, key: str, expect: int | None = None) -> None:
-        del key
-        self._as_expected(expect)
+        del key  # the size is the key
+        size = await self.target_size()
         if delta <= 0:
             raise Invalid(f"{self.id}: increase by {delta}; the delta must be > 0")
-        if self._size + delta > self._max:
-            raise Invalid(f"{self.id}: size {self._size} + {delta} is above the maximum {self._max}")
-        await self._set(self._size + delta)
+        self._expect(expect)
+        if size + delta > self.max_size:
+            raise Invalid(f"{self.id}: size {size} + {delta} is above the maximum {self.max_size}")
+        await self._set(size + delta)
+
+    def _expect(self, size: int | None) -> None:
+        if size is not None and self._resource.size != size:
+            raise Conflict(f"{self.id}: target size is {self._resource.size}, not {size}")
+
+    async def _set(self, size: int) -> None:
+        self._resource = await self._provider.scale(self._kind, self._resource, size)
 
     async def atomic_increase_size(self, delta: int, *, key: str, expect: int | None = None) -> None:
         del delta, key, expect
         raise NotImplementedByCloud("Cluster API has no atomic increase")
 
     async def delete_nodes(self, instance_ids: Sequence[str], *, key: str) -> None:
-        machines = {capi.instance_of(one).id: one for one in await self.machines()}
-        pooled = self._pooled() if not machines else set()
-        foreign = [wanted for wanted in instance_ids if wanted not in machines and wanted not in pooled]
-        if foreign and self._provider.owner(foreign[0]) not in ("", self.id):
-            raise Invalid(f"{self.id}: instance {foreign[0]} is of group {self._provider.owner(foreign[0])}")
-        doomed = [
-            machines[wanted]
-            for wanted in dict.fromkeys(instance_ids)
-            if wanted in machines and not capi.is_deleting(machines[wanted])
-        ]
-        begun = next((mark for one in doomed if (mark := _mark(one, key)) is not None), None)
-        if begun is not None and self._size <= begun[1]:
-            return  # the size was set, and the machines are about to go
-        count = len(doomed) + len(pooled & set(instance_ids))
-        size = self._size - count
-        if size < self._min:
-            raise Invalid(f"{self.id}: size {self._size} - {count} is below the minimum {self._min}")
-        for machine in doomed:
-            if begun is None or _mark(machine, key) is None:
-                await self._provider.mark(machine, f"{key} {self._size} {size}")
+        """Mark the Machines and lower the size. A repeat finishes what was begun; what cannot be finished is undone."""
+        size = await self.target_size()
+        machines = await self._all()
+        ids = list(dict.fromkeys(instance_ids))
+        if self._kind == POOL and not machines:
+            await self._leave_pool(ids, key)
+            return
+        of_id = {machine.id: machine for machine in machines}
+        for instance_id in ids:
+            if instance_id not in of_id:
+                owner = self._provider.owner(instance_id) or "no group that is known"
+                raise Invalid(f"{self.id}: instance {instance_id} is of {owner}")
+        chosen = [of_id[instance_id] for instance_id in ids if not of_id[instance_id].is_leaving]
+        begun = {
+            machine.id: mark for machine in chosen if (mark := marks.mark_of(machine)) and mark.key == key
+        }
+        going = [it for it in chosen if it.id not in begun or not begun[it.id].is_done(self._resource)]
+        if not going:
+            return
+        if any(it.id in begun and not begun[it.id].is_half(self._resource) for it in going):
+            # Somebody else set the size since: nobody can say whether ours was there before.
+            await self._undo(it for it in going if it.id in begun)
+            raise Conflict(f"{self.id}: its size was set to {size} by somebody else during the removal {key}")
+        if size - len(going) < self.min_size:
+            raise Invalid(f"{self.id}: size {size} - {len(going)} is below the minimum {self.min_size}")
+        await self._clear(machines, key)
+        await self._remove(going, marks.Mark(key, self._resource.metadata.generation, size - len(going)))
+
+    async def _remove(self, going: Sequence[Machine], mark: marks.Mark) -> None:
         try:
-            await self._set(size)
+            for machine in going:
+                if marks.mark_of(machine) != mark:
+                    await self._provider.annotate(
+                        machine, marks.marking(mark, self._provider.config.group, time.time())
+                    )
+            await self._lower(mark)
         except CloudError as error:
-            if not error.retriable and not isinstance(error, Conflict):
-                for machine in doomed:
-                    await self._provider.mark(machine, None)
+            if not error.retriable:  # a repeat finishes the others
+                await self._undo(going)
             raise
 
-    def _pooled(self) -> set[str]:
-        """Instances of a pool without Machine objects."""
-        if self._kind != "MachinePool":
-            return set()
-        return {str(one) for one in (self._resource.get("spec") or {}).get("providerIDList") or ()}
+    async def _lower(self, mark: marks.Mark) -> None:
+        """Set the size that belongs to a mark, while nobody else sets any."""
+        for _ in range(TRIES):
+            try:
+                await self._set(mark.size)
+            except Conflict:
+                self._resource = await self._provider.read(self._kind, self._resource.metadata)
+                if not mark.is_half(self._resource):
+                    raise
+            else:
+                return
+        raise Conflict(f"{self.id}: it changes all the time")
+
+    async def _clear(self, machines: Sequence[Machine], key: str = "") -> None:
+        """See to it that a smaller size deletes no Machine that it is not for.
+
+        Raises:
+            Conflict: somebody else marked one.
+        """
+        prefix = self._provider.config.group
+        for machine in machines:
+            if not machine.is_leaving and marks.is_of_another(machine, prefix):
+                raise Conflict(
+                    f"{self.id}: Machine {machine.metadata.name} has the annotation {marks.delete_machine(prefix)}, which"
+                    " is not ours: a smaller size would delete it. Delete it, or take the annotation off"
+                )
+        await self._undo(
+            machine
+            for machine in machines
+            if (mark := marks.mark_of(machine))
+            and not machine.is_leaving
+            and mark.key != key
+            and not mark.is_done(self._resource)
+        )
+
+    async def _undo(self, machines: Iterable[Machine]) -> None:
+        """Take our marks off; where that fails, the next removal in the group does it."""
+        for machine in machines:
+            with suppress(CloudError):
+                await self._provider.annotate(machine, marks.unmarking(self._provider.config.group))
+
+    async def _leave_pool(self, ids: Sequence[str], key: str) -> None:
+        """A smaller MachinePool without Machines: its infrastructure chooses who goes."""
+        notes = self._resource.metadata.notes
+        keys = notes.get(marks.DECISION, "").split()
+        if key in keys:
+            return
+        for instance_id in ids:
+            if instance_id not in (self._resource.spec.providerIDList or ()):
+                owner = self._provider.owner(instance_id) or "no group that is known"
+                raise Invalid(f"{self.id}: instance {instance_id} is of {owner}")
+        size = self._resource.size - len(ids)
+        if size < self.min_size:
+            raise Invalid(
+                f"{self.id}: size {self._resource.size} - {len(ids)} is below the minimum {self.min_size}"
+            )
+        kept = " ".join([*keys, key][-KEYS_KEPT:])
+        self._resource = await self._provider.resize_pool(self._resource, size, kept)
 
     async def force_delete_nodes(self, instance_ids: Sequence[str], *, key: str) -> None:
         del instance_ids, key
         raise NotImplementedByCloud("Cluster API has no forced deletion")
 
     async def decrease_target_size(self, delta: int, *, key: str, expect: int | None = None) -> None:
-        del key
-        self._as_expected(expect)
-        await self._set(capi.new_size(self._size, delta, await self.machines(), self.id))
+        del key  # the size is the key
+        size = await self.target_size()
+        if delta >= 0:
+            raise Invalid(f"{self.id}: decrease by {delta}; the delta must be < 0")
+        self._expect(expect)
+        machines = await self._all()
+        there = len(self._resource.spec.providerIDList or ()) if self._kind == POOL and not machines else 0
+        for machine in machines:
+            mark = marks.mark_of(machine)
+            there += machine.is_there and not (mark is not None and mark.is_done(self._resource))
+        if size + delta < there:
+            raise Invalid(
+                f"{self.id}: decrease by {-delta}, but only {max(0, size - there)} orders are unfulfilled;"
+                " existing nodes are deleted by id"
+            )
+        await self._clear(machines)
+        await self._set(size + delta)
 
-    def _as_expected(self, expect: int | None) -> None:
-        if expect is not None and self._size != expect:
-            raise Conflict(f"{self.id}: replicas is {self._size}, not {expect}")
-
-    async def _set(self, size: int) -> None:
-        self._version = await self._provider.scale(
-            self._kind, self.namespace, self.name, size=size, version=self._version
-        )
-        self._size = size
+    async def _all(self) -> Sequence[Machine]:
+        if self._machines is None:
+            self._machines = await self._provider.machines(self._kind, self._resource)
+        return self._machines
 
     async def nodes(self) -> Sequence[Instance]:
-        found = capi.instances_of(await self.machines())
-        if found:
-            return found
-        return [Instance(id=one, state=InstanceState.RUNNING) for one in sorted(self._pooled())]
+        machines = await self._all()
+        if self._kind == POOL and not machines:
+            ids = self._resource.spec.providerIDList or ()
+            return [Instance(id=instance_id, state=InstanceState.RUNNING) for instance_id in ids]
+        return [machine.instance() for machine in machines]
+
+    def _template(self) -> NodeTemplate | None:
+        return template_of(self._resource, self._infrastructure, self._provider.config.architecture)
 
     async def template(self) -> NodeTemplate:
-        if self._template is None:
-            infrastructure = await self._provider.infrastructure(self.namespace, self._resource)
-            self._template = capi.template_of(self._resource, infrastructure)
-        if self._template is None:
+        template = self._template()
+        if template is None:
             raise NotImplementedByCloud(
-                f"{self.id}: nobody says cpu and memory of its machines: annotate it with {capi.CAPACITY}cpu and memory"
+                f"{self.id}: nothing says the cpu and memory of its nodes: set the annotations {PREFIX}cpu and"
+                f" {PREFIX}memory, or status.capacity of its infrastructure template"
             )
-        return self._template
+        return template
 
     async def options(self, defaults: GroupOptions) -> GroupOptions:
-        return capi.options_of(self._resource, defaults, self._provider.api_group)
+        return options_of(self._resource, self._provider.config.group, defaults)
 
     async def create(self, *, key: str) -> ClusterApiGroup:
         del key
-        raise NotImplementedByCloud("Cluster API makes no groups here")
+        raise NotImplementedByCloud("groups of Cluster API are made as its objects")
 
     async def delete(self, *, key: str) -> None:
         del key
-        raise NotImplementedByCloud("Cluster API removes no groups here")
+        raise NotImplementedByCloud("groups of Cluster API go with its objects")
 
 
 class ClusterApiProvider:
-    """The scalable resources that are selected. Call `refresh` before reading groups."""
+    """Groups of one management cluster. Call `refresh` before reading groups."""
 
     name = "clusterapi"
     promise = Promise.ABSOLUTE
 
     def __init__(self, config: ClusterApiConfig, cluster: Cluster) -> None:
-        self.api_group = config.group or os.environ.get("CAPI_GROUP", "") or capi.GROUP
-        self._config = config
+        self.config = config
         self._cluster = cluster
-        self._version = config.version or os.environ.get("CAPI_VERSION", "")
+        self._places = Places(cluster, config.group, config.version)
+        self._others: dict[str, Places] = {}
+        """Of infrastructure providers, by API group."""
+        self._resources: dict[tuple[str, str], Informer[Scalable]] = {}
+        self._machines: dict[str, Informer[Machine]] = {}
+        self._templates: dict[tuple[str, str, str], Informer[_Infrastructure]] = {}
+        self._absent: dict[tuple[str, str, str], float] = {}
+        """Kinds of templates that are not served, and when to ask again (the loop's time)."""
         self._groups: dict[str, ClusterApiGroup] = {}
         self._owners: dict[str, str] = {}
-        self._infrastructure: dict[tuple[str, str], capi.Object | None] = {}
-        self._told: dict[str, str] = {}
+        self._said: frozenset[str] = frozenset()
 
-    # --- groups -------------------------------------------------------------------------------
+    # --- Looking ----------------------------------------------------------------------------------
 
     async def refresh(self) -> None:
-        """Four lists: the three kinds, and all Machines."""
-        self._infrastructure.clear()
-        lists = {kind: await self._listed(plural) for kind, plural in PLURALS.items()}
-        machines = await self._listed("machines")
-        by_group = self._by_group(machines, lists["MachineSet"])
+        await self._places.read()
+        await self._follow()
+        resources = [
+            (kind, resource)
+            for (kind, _), informer in self._resources.items()
+            for resource in informer.objects.values()
+            if self._is_ours(kind, resource)
+        ]
+        await self._follow_templates(resource for _, resource in resources)
+        machines = self._by_owner()
         groups: dict[str, ClusterApiGroup] = {}
         owners: dict[str, str] = {}
-        for kind, listed in lists.items():
-            for resource in listed:
-                group_id = _group_id(kind, resource)
-                group = await self._checked(kind, resource, by_group.get(group_id, ()))
-                if group is None:
-                    continue
-                groups[group.id] = group
-                for instance in await group.nodes():
-                    owners.setdefault(instance.id, group.id)
-        self._groups, self._owners = dict(sorted(groups.items())), owners
+        for kind, resource in resources:
+            group_id = id_of(kind, resource)
+            own = machines.get(group_id, [])
+            group = ClusterApiGroup(self, kind, resource, own, self._infrastructure_of(resource))
+            if group.is_wanted:
+                groups[group_id] = group
+                ids = [machine.id for machine in own] or list(resource.spec.providerIDList or ())
+                owners.update(dict.fromkeys(ids, group_id))
+        self._tell_unusable(resources, groups)
+        self._groups, self._owners = groups, owners
 
-    def _by_group(
-        self, machines: Sequence[capi.Object], sets: Sequence[capi.Object]
-    ) -> dict[str, list[capi.Object]]:
-        """Machines by the group that owns them: through its set, where that is of a deployment."""
-        deployment = {
-            (capi.metadata(one).get("namespace"), capi.metadata(one)["name"]): capi.owner_of(
-                one, "MachineDeployment"
-            )
-            for one in sets
-        }
-        by_group: dict[str, list[capi.Object]] = {}
-        for machine in machines:
-            namespace = str(capi.metadata(machine).get("namespace", ""))
-            pool, owner = capi.owner_of(machine, "MachinePool"), capi.owner_of(machine, "MachineSet")
-            if pool:
-                group_id = f"MachinePool/{namespace}/{pool}"
-            elif above := deployment.get((namespace, owner), ""):
-                group_id = f"MachineDeployment/{namespace}/{above}"
-            else:
-                group_id = f"MachineSet/{namespace}/{owner}"
-            by_group.setdefault(group_id, []).append(machine)
-        return by_group
-
-    async def _checked(
-        self, kind: str, resource: capi.Object, machines: Sequence[capi.Object]
-    ) -> ClusterApiGroup | None:
-        """The group that a resource is; None when it is none of ours."""
-        if not self._is_selected(kind, resource):
-            return None
-        group_id = _group_id(kind, resource)
-        try:
-            _, high = capi.limits_of(resource, self.api_group)
-        except Invalid as error:
-            if self._told.get(group_id) != error.message:
-                self._told[group_id] = error.message
-                _log.warning(
-                    "a group cannot be used", group=group_id, error=error.message, do="mend the annotation"
-                )
-            return None
-        if not high:
-            return None
-        group = ClusterApiGroup(self, kind, resource, machines)
-        if not capi.replicas(resource):
-            try:
-                await group.template()
-            except NotImplementedByCloud:
-                return None  # nobody knows what its first node would be like
-        return group
-
-    def _is_selected(self, kind: str, resource: capi.Object) -> bool:
-        if capi.is_paused(resource, self.api_group):
-            return False
-        if kind == "MachineSet" and capi.owner_of(resource, "MachineDeployment"):
-            return False
-        about, spec = capi.metadata(resource), resource.get("spec") or {}
-        return not self._config.selectors or any(
-            selector.matches(
-                str(about.get("namespace", "")), str(spec.get("clusterName", "")), about.get("labels") or {}
-            )
-            for selector in self._config.selectors
+    def _is_ours(self, kind: str, resource: Scalable) -> bool:
+        metadata = resource.metadata
+        return (
+            metadata.deletionTimestamp is None
+            and f"{self.config.group}/paused" not in metadata.notes
+            and not (kind == SET and metadata.owner[0] == DEPLOYMENT)
+            and self.config.takes(metadata.namespace, resource.spec.clusterName, metadata.labels or {})
         )
 
+    async def _follow(self) -> None:
+        """Follow what is served, and wait until all of it is there.
+
+        Raises:
+            CloudError: something cannot be followed at the moment.
+        """
+        for namespace in self.config.namespaces:
+            for kind in SCALABLE:
+                place = self._places.known(kind)
+                known = self._resources.get((kind, namespace))
+                if known is not None and (place is None or known.path != place.collection(namespace)):
+                    await self._resources.pop((kind, namespace)).stop()
+                    known = None
+                if known is None and place is not None:
+                    path = place.collection(namespace)
+                    self._resources[kind, namespace] = Informer(self._cluster, path, _scalable.decode)
+            path = (await self._places.resource(MACHINE)).collection(namespace)
+            following = self._machines.get(namespace)
+            if following is not None and following.path != path:
+                await self._machines.pop(namespace).stop()
+                following = None
+            if following is None:
+                self._machines[namespace] = Informer(self._cluster, path, _machine.decode)
+        informers: list[Informer[Any]] = [*self._resources.values(), *self._machines.values()]
+        async with self._cluster.calls.patience("the first lists"):
+            await asyncio.gather(*(informer.settled() for informer in informers))
+        for informer in informers:
+            if informer.error is not None:
+                raise informer.error
+
+    async def _follow_templates(self, resources: Iterable[Scalable]) -> None:
+        """Follow the infrastructure templates that resources refer to; those that nobody may read are left out.
+
+        Raises:
+            CloudError: one cannot be followed at the moment.
+        """
+        wanted = {
+            (api_group, kind, namespace if self.config.namespaces != ("",) else "")
+            for api_group, kind, namespace in map(_template_key, resources)
+            if kind
+        }
+        for key in [key for key in self._templates if key not in wanted]:
+            await self._templates.pop(key).stop()
+        now = asyncio.get_running_loop().time()
+        for key in sorted(wanted):
+            api_group, kind, namespace = key
+            if key in self._templates or now < self._absent.get(key, 0.0):
+                continue
+            places = self._others.setdefault(api_group, Places(self._cluster, api_group))
+            try:
+                place = await places.resource(kind)
+            except (NotFound, Forbidden) as error:
+                self._absent[key] = now + FORGET_S
+                _log.info("no machine templates", kind=kind, group=api_group, error=error.message)
+                continue
+            self._templates[key] = Informer(
+                self._cluster, place.collection(namespace), _infrastructure.decode
+            )
+        async with self._cluster.calls.patience("the first lists of machine templates"):
+            await asyncio.gather(*(informer.settled() for informer in self._templates.values()))
+        for informer in self._templates.values():
+            if informer.error is not None and not isinstance(informer.error, NotFound | Forbidden):
+                raise informer.error
+
+    def _infrastructure_of(self, resource: Scalable) -> Mapping[str, Any] | None:
+        api_group, kind, namespace = _template_key(resource)
+        reference = resource.spec.template.spec.infrastructureRef
+        for place in ("", namespace):
+            informer = self._templates.get((api_group, kind, place))
+            if informer is not None and reference is not None:
+                found = informer.objects.get((namespace, reference.name))
+                return {"status": found.status} if found is not None else None
+        return None
+
+    def _by_owner(self) -> dict[str, list[Machine]]:
+        """Machines by the id of the resource that owns them, over MachineSets where a MachineDeployment has those."""
+        sets = {
+            key: resource.metadata
+            for (kind, _), informer in self._resources.items()
+            if kind == SET
+            for key, resource in informer.objects.items()
+        }
+        owned: dict[str, list[Machine]] = {}
+        for informer in self._machines.values():
+            for (namespace, _), machine in sorted(informer.objects.items()):
+                kind, name = machine.metadata.owner
+                if (
+                    kind == SET
+                    and (metadata := sets.get((namespace, name)))
+                    and metadata.owner[0] == DEPLOYMENT
+                ):
+                    kind, name = metadata.owner
+                if kind:
+                    owned.setdefault(f"{kind}/{namespace}/{name}", []).append(machine)
+        return owned
+
+    def _tell_unusable(
+        self, resources: Sequence[tuple[str, Scalable]], groups: Mapping[str, ClusterApiGroup]
+    ) -> None:
+        """Say once of each resource with limits why it is no group."""
+        annotation = f"{self.config.group}/cluster-api-autoscaler-node-group-max-size"
+        unusable = frozenset(
+            group_id
+            for kind, resource in resources
+            if resource.metadata.notes.get(annotation, "0") != "0"
+            and (group_id := id_of(kind, resource)) not in groups
+        )
+        for group_id in sorted(unusable - self._said):
+            _log.info(
+                "no node group: it has no machines, and nothing says what they would be like",
+                id=group_id, do=f"annotate it with {PREFIX}cpu and {PREFIX}memory",
+            )  # fmt: skip
+        self._said = unusable
+
     def node_groups(self) -> Sequence[ClusterApiGroup]:
-        return list(self._groups.values())
+        return [group for _, group in sorted(self._groups.items())]
 
     async def group(self, group_id: str) -> ClusterApiGroup:
         kind, _, rest = group_id.partition("/")
         namespace, _, name = rest.partition("/")
-        known = ", ".join(self._groups) or "none known here"
-        if kind not in PLURALS or not namespace or not name:
-            raise NotFound(f"no node group {group_id!r}: KIND/NAMESPACE/NAME; there are: {known}")
+        known = ", ".join(sorted(self._groups)) or "ids are KIND/NAMESPACE/NAME"
+        none = NotFound(f"no node group {group_id!r}; there are: {known}")
+        if kind not in SCALABLE or not namespace or not name:
+            raise none
+        place = await self._places.resource(kind)
         try:
-            resource = await self._cluster.ask("GET", await self._path(PLURALS[kind], namespace, name))
+            resource = msgspec.convert(await self._cluster.ask("GET", place.item(namespace, name)), Scalable)
         except NotFound as error:
-            raise NotFound(f"no node group {group_id!r}; there are: {known}") from error
-        if not self._is_selected(kind, resource):
-            raise NotFound(f"node group {group_id} is paused or not selected; there are: {known}")
-        return ClusterApiGroup(self, kind, resource, None)
+            raise none from error
+        if not self._is_ours(kind, resource):
+            raise Conflict(f"{group_id} is paused, is being deleted, or is not among those that are selected")
+        # Its machine template as it is known: orders go by sizes, and templates are for who looks at all groups.
+        return ClusterApiGroup(self, kind, resource, None, self._infrastructure_of(resource))
 
-    def owner(self, instance_id: str) -> str:
-        """The group of an instance, as of the last refresh; empty when nobody's."""
-        return self._owners.get(instance_id, "")
-
-    async def machines_of(self, kind: str, namespace: str, name: str) -> list[dict[str, Any]]:
-        """The Machines of one group, by the label that Cluster API gives them."""
-        label = f"{self.api_group}/{LABELS[kind]}={name}"
-        return await self._cluster.items(await self._path("machines", namespace), label=label)
-
-    async def infrastructure(self, namespace: str, resource: capi.Object) -> capi.Object | None:
-        """The infrastructure's template of a resource; None when there is none, or it cannot be read."""
-        found = capi.infrastructure_of(resource)
-        if found is None:
-            return None
-        where, kind, name = found
-        group, slash, version = where.partition("/")
-        try:
-            if not slash:
-                version = await self._preferred(group)
-            # Cluster API's contract: the plural is the kind in lower case with an s.
-            path = f"/apis/{group}/{version}/namespaces/{quote(namespace)}/{kind.lower()}s/{quote(name)}"
-            key = (path, "")
-            if key not in self._infrastructure:
-                self._infrastructure[key] = await self._cluster.ask("GET", path)
-            return self._infrastructure[key]
-        except NotFound:
-            return None
+    def owner(self, provider_id: str) -> str:
+        """The group of a machine as of the last refresh; empty where it has none."""
+        return self._owners.get(provider_id, "")
 
     async def node_group_for_node(
         self, provider_id: str, labels: Mapping[str, str]
     ) -> ClusterApiGroup | None:
         del labels
-        return self._groups.get(self._owners.get(provider_id, ""))
+        return self._groups.get(self.owner(provider_id))
 
     async def has_instance(self, provider_id: str) -> bool:
         return provider_id in self._owners
 
-    # --- writing ------------------------------------------------------------------------------
+    # --- What orders come to ----------------------------------------------------------------------
 
-    async def scale(self, kind: str, namespace: str, name: str, *, size: int, version: str) -> str:
-        """Set a size under the resourceVersion that was read; the new one is returned.
+    async def read(self, kind: str, metadata: Metadata) -> Scalable:
+        """A resource as it is now.
 
         Raises:
-            CloudError: `Conflict` when the object was changed since.
+            CloudError: it cannot be read.
         """
-        path = f"{await self._path(PLURALS[kind], namespace, name)}/scale"
-        body = {"metadata": {"resourceVersion": version}, "spec": {"replicas": size}}
-        answer = await self._cluster.ask("PATCH", path, body, content_type=MERGE_PATCH)
-        return str(capi.metadata(answer).get("resourceVersion", ""))
+        place = await self._places.resource(kind)
+        return msgspec.convert(
+            await self._cluster.ask("GET", place.item(metadata.namespace, metadata.name)), Scalable
+        )
 
-    async def mark(self, machine: capi.Object, order: str | None) -> None:
-        """Mark a Machine as one that is to go when its group gets smaller; None takes the mark off."""
-        about = capi.metadata(machine)
-        path = await self._path("machines", str(about.get("namespace", "")), str(about["name"]))
-        at = None if order is None else datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        notes = {f"{self.api_group}/delete-machine": at, DECISION: order}
-        body = {"metadata": {"annotations": notes, "uid": about.get("uid")}}
-        await self._cluster.ask("PATCH", path, body, content_type=MERGE_PATCH)
+    async def machines(self, kind: str, resource: Scalable) -> list[Machine]:
+        """The Machines of a resource as they are now, in one list by its label.
 
-    # --- the API ------------------------------------------------------------------------------
+        Raises:
+            CloudError: they cannot be read.
+        """
+        metadata = resource.metadata
+        place = await self._places.resource(MACHINE)
+        label = f"{self.config.group}/{LABEL_OF[kind]}={metadata.name}"
+        if len(metadata.name) > LABEL_ROOM:  # Cluster API writes a digest then
+            label = f"{self.config.group}/cluster-name={resource.spec.clusterName}"
+        listed = await self._cluster.items(place.collection(metadata.namespace), label=label)
+        found = [msgspec.convert(it, Machine) for it in listed]
+        return [it for it in found if kind == DEPLOYMENT or it.metadata.owner == (kind, metadata.name)]
 
-    async def _listed(self, plural: str) -> list[dict[str, Any]]:
-        try:
-            return await self._cluster.items(await self._path(plural))
-        except NotFound:
-            if plural == "machinepools":
-                return []  # a feature of its own, which not every installation has
-            raise
+    async def scale(self, kind: str, resource: Scalable, size: int) -> Scalable:
+        """Set the size of a resource, if it is still as it was read.
 
-    async def _path(self, plural: str, namespace: str = "", name: str = "") -> str:
-        if not self._version:
-            self._version = await self._preferred(self.api_group)
-        path = f"/apis/{self.api_group}/{self._version}"
-        if namespace:
-            path += f"/namespaces/{quote(namespace)}"
-        return f"{path}/{plural}" + (f"/{quote(name)}" if name else "")
+        Raises:
+            CloudError: `Conflict` where it has changed.
+        """
+        metadata = resource.metadata
+        place = await self._places.resource(kind)
+        body = {"metadata": {"resourceVersion": metadata.resourceVersion}, "spec": {"replicas": size}}
+        answer = await self._cluster.ask(
+            "PATCH", place.item(metadata.namespace, metadata.name, "scale"), body, content_type=MERGE_PATCH
+        )
+        version = str(answer["metadata"]["resourceVersion"])
+        return msgspec.structs.replace(
+            resource,
+            metadata=msgspec.structs.replace(
+                metadata, resourceVersion=version, generation=metadata.generation + 1
+            ),
+            spec=msgspec.structs.replace(resource.spec, replicas=size),
+        )
 
-    async def _preferred(self, group: str) -> str:
-        answer = await self._cluster.ask("GET", f"/apis/{group}")
-        return str((answer.get("preferredVersion") or {}).get("version", ""))
+    async def resize_pool(self, resource: Scalable, size: int, keys: str) -> Scalable:
+        """Set the size of a MachinePool together with the removals that it remembers, if it is still as it was read.
 
-    # --- optional -----------------------------------------------------------------------------
+        Raises:
+            CloudError: `Conflict` where it has changed.
+        """
+        metadata = resource.metadata
+        place = await self._places.resource(POOL)
+        body = {
+            "metadata": {
+                "resourceVersion": metadata.resourceVersion,
+                "annotations": {marks.DECISION: keys},
+            },
+            "spec": {"replicas": size},
+        }
+        answer = await self._cluster.ask(
+            "PATCH", place.item(metadata.namespace, metadata.name), body, content_type=MERGE_PATCH
+        )
+        return msgspec.convert(answer, Scalable)
+
+    async def annotate(self, machine: Machine, patch: Mapping[str, Any]) -> None:
+        """Write annotations of a Machine, if it is still that one.
+
+        Raises:
+            CloudError: they were not written.
+        """
+        metadata = machine.metadata
+        place = await self._places.resource(MACHINE)
+        body = {"metadata": {"uid": metadata.uid, **patch["metadata"]}}
+        await self._cluster.ask(
+            "PATCH", place.item(metadata.namespace, metadata.name), body, content_type=MERGE_PATCH
+        )
+
+    # --- What Cluster API has not -----------------------------------------------------------------
 
     async def node_price(self, template: NodeTemplate, start: float, end: float) -> float:
         del template, start, end
@@ -439,7 +646,7 @@ class ClusterApiProvider:
         raise NotImplementedByCloud("Cluster API has no prices")
 
     async def machine_types(self) -> Sequence[MachineType]:
-        raise NotImplementedByCloud("Cluster API makes no groups here")
+        raise NotImplementedByCloud("Cluster API has no machine types")
 
     async def new_node_group(
         self,
@@ -453,47 +660,55 @@ class ClusterApiProvider:
         resources: Mapping[str, str] | None = None,
     ) -> ClusterApiGroup:
         del machine_type, group_id, zone, max_size, labels, taints, resources
-        raise NotImplementedByCloud("Cluster API makes no groups here")
+        raise NotImplementedByCloud("groups of Cluster API are made as its objects")
 
     async def resource_limits(self) -> Mapping[str, ResourceLimit]:
         return {}
 
     def gpu_label(self) -> str:
-        return capi.GPU_LABEL
+        return GPU_LABEL
 
     async def gpu_types(self) -> Sequence[str]:
         return ()
 
     def gpu_config(self, labels: Mapping[str, str]) -> GpuConfig | None:
-        kind = labels.get(capi.GPU_LABEL)
-        return None if kind is None else GpuConfig(label=capi.GPU_LABEL, type=kind, resource="nvidia.com/gpu")
+        if GPU_LABEL not in labels:
+            return None
+        return GpuConfig(label=GPU_LABEL, type=labels[GPU_LABEL], resource="nvidia.com/gpu")
 
     async def cleanup(self) -> None:
+        """Stop following, and close the connection."""
+        informers: list[Informer[Any]] = [
+            *self._resources.values(), *self._machines.values(), *self._templates.values(),
+        ]  # fmt: skip
+        for informer in informers:
+            await informer.stop()
         await self._cluster.close()
 
 
-def _group_id(kind: str, resource: capi.Object) -> str:
-    about = capi.metadata(resource)
-    return f"{kind}/{about.get('namespace', '')}/{about['name']}"
+def id_of(kind: str, resource: Scalable) -> str:
+    """The id of a group."""
+    return f"{kind}/{resource.metadata.namespace}/{resource.metadata.name}"
 
 
-def _mark(machine: capi.Object, key: str) -> tuple[int, int] | None:
-    """The sizes from and to which an order with this key goes, of a Machine that it has marked."""
-    marked, _, sizes = capi.notes_of(machine).get(DECISION, "").partition(" ")
-    before, _, after = sizes.partition(" ")
-    return (int(before), int(after)) if marked == key and before.isdecimal() and after.isdecimal() else None
+def _template_key(resource: Scalable) -> tuple[str, str, str]:
+    """API group, kind and namespace of a resource's machine template; empty where it refers to none."""
+    reference = resource.spec.template.spec.infrastructureRef
+    if reference is None or not reference.group or not reference.name:
+        return "", "", ""
+    return reference.group, reference.kind, reference.namespace or resource.metadata.namespace
 
 
 def provider(config: str, calls: Calls, around: Surroundings) -> ClusterApiProvider:
-    """The resources that a file or `namespace=...` selects; without either, all of the cluster that the process works for.
+    """Groups of the management cluster that CONFIG names, or of the cluster that the process works for.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: CONFIG cannot be used.
     """
-    said = config_of(config)
+    said = config_of(config, os.environ)
     cluster = Cluster(
         calls,
-        kubeconfig=Path(said.kubeconfig) if said.kubeconfig else around.kubeconfig,
+        kubeconfig=Path(said.kubeconfig).expanduser() if said.kubeconfig else around.kubeconfig,
         context=(said.context or None) if said.kubeconfig else around.context,
         in_cluster=around.in_cluster and not said.kubeconfig,
     )
