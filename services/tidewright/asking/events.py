@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from cyclopts import Parameter
 
+from tidewright.asking.answers import builtins, stamp
 from tidewright.asking.errors import BadInput
 from tidewright.asking.explain import speakers
-from tidewright.asking.lines import as_json, line, object_of, subject_object, title
-from tidewright.asking.lookups import decided_about, ledger_of
+from tidewright.asking.lines import answer, decision_of, line, object_of, subject_object, title
+from tidewright.asking.lookups import FIRST_STEP, decided_about, ledger_of
 from tidewright.asking.objects import named
-from tidewright.asking.options import AskedLogOptions, Output
+from tidewright.asking.options import NOT_NEGATIVE, AskedLogOptions, Output
 from tidewright.asking.point_in_time import INTERLEAVED, Moment, is_past, moment_of
 from tidewright.asking.progress import progress
 from tidewright.asking.service_state import Asked, glimpsed
 from tidewright.asking.source import FromFile, Source, matches, opened, slot_in
+from tidewright.asking.tables import cell, plain
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, Outcome
+from tidewright.events.outcomes import Applied, Superseded
 from tidewright.host.fold.explainer import Explainer, Reference
 from tidewright.kube.times import readable
 from tidewright.log.reader import Record
@@ -126,16 +130,58 @@ class Wanted:
         return cls in self.classes
 
 
+Shown: TypeAlias = "tuple[Record, Event | registry.Unknown | registry.NotAnEvent]"
+
+
 async def found(
-    source: Source, selection: Wanted, *, follow: bool
-) -> AsyncGenerator[tuple[Record, Event | registry.Unknown | registry.NotAnEvent], None]:
-    """Records and their events; undecodable ones only when they are asked for, and then only these."""
-    patterns = selection.patterns(source)
+    source: Source, selection: Wanted, *, follow: bool, tail: int | None = None
+) -> AsyncGenerator[Shown, None]:
+    """Records and their events; undecodable ones only when they are asked for, and then only these.
+
+    With `tail`, no more than the last so many of what is there.
+    """
     first, last = await source.bounds()
     after = max(0, selection.since.seq - INTERLEAVED) if selection.since is not None else 0
+    if tail is not None:
+        for one in await _last_of(source, selection, tail, max(first, after + 1), last):
+            yield one
+        if not follow:
+            return
+        after = last
+    async with aclosing(_from(source, selection, after, follow=follow)) as those:
+        async for one in those:
+            yield one
+
+
+async def _last_of(source: Source, selection: Wanted, count: int, first: int, last: int) -> list[Shown]:
+    """The last `count` that are wanted from a sequence on, looked for from the end: the log is not read through."""
+    entries: list[Shown] = []
+    end = (
+        selection.until.seq + INTERLEAVED if selection.until is not None and not selection.until.end else last
+    )
+    high, step = min(end, last) + 1, FIRST_STEP
+    while len(entries) < count and high > first:
+        low = max(first, high - step)
+        part: list[Shown] = []
+        async with aclosing(_from(source, selection, low - 1, follow=False, up_to=high - 1)) as those:
+            async for one in those:
+                part.append(one)
+        entries = part + entries
+        high, step = low, step * 4
+    return entries[-count:] if count else []
+
+
+async def _from(
+    source: Source, selection: Wanted, after: int, *, follow: bool, up_to: int | None = None
+) -> AsyncGenerator[Shown, None]:
+    """What is wanted behind a sequence, up to another one or the end, or on and on."""
+    patterns = selection.patterns(source)
+    first, last = await source.bounds()
     end = (
         selection.until.seq + INTERLEAVED if selection.until is not None and not selection.until.end else None
     )
+    if up_to is not None:
+        end = up_to if end is None else min(end, up_to)
     if follow:
         records = _on_and_on(source, patterns, after, last)
     else:
@@ -192,6 +238,9 @@ def events(
     parked: Annotated[
         bool, Parameter(help="Only messages that do not decode, which are set aside.", negative="")
     ] = False,
+    tail: Annotated[
+        int | None, Parameter(help="Only the last so many, before what comes.", validator=NOT_NEGATIVE)
+    ] = None,
     log: AskedLogOptions | None = None,
     file: FromFile = None,
     output: Output = "table",
@@ -211,12 +260,12 @@ def events(
             selection = await _wanted(
                 source, classes, namespace, about=about, since=since, until=until, parked=parked
             )
-            count = 0
-            async with aclosing(found(source, selection, follow=follow)) as those:
+            count, shown = 0, _Shown(output)
+            async with aclosing(found(source, selection, follow=follow, tail=tail)) as those:
                 async for record, event in those:
-                    _print(record, event, output)
+                    shown.print(record, event)
                     count += 1
-            if not count and selection.about is not None and not (since or until):
+            if not count and selection.about is not None and not (since or until or tail == 0):
                 from tidewright.asking.suggestions import unknown
 
                 raise await unknown(source, selection.about, await moment_of(source, ""))
@@ -274,22 +323,61 @@ async def _look_elsewhere(source: Source, selection: Wanted, about: Reference) -
         selection.elsewhere += [(explainer, service.name, place) for place in places]
 
 
-def _print(record: Record, event: Event | registry.Unknown | registry.NotAnEvent, output: Output) -> None:
-    if output != "table":
-        problem = {"problem": str(event)} if isinstance(event, registry.NotAnEvent) else {}
-        item = as_json(record, None if isinstance(event, registry.NotAnEvent) else event) | problem
-        if output == "json":
-            print(json.dumps(item), flush=True)
-        else:
-            import yaml
+COLUMNS = ("TIME", "SEQUENCE", "CLASS", "EVENT", "OBJECT", "WHAT IT SAYS")
+_WIDTHS = (23, 9, 8, 24)
+_ID_WIDTH = 28
+_COLOURS = {"decision": 36, "outcome": 32, "config": 35, "timer": 2, "ledger": 2}
+"""SGR codes of classes; facts are as the terminal has them."""
+_FAILED = 31
 
-            print("---\n" + yaml.safe_dump(item, sort_keys=False, allow_unicode=True), end="", flush=True)
-        return
-    cls, where = subject_object(record.subject)[0], object_of(record.subject)
-    if isinstance(event, registry.NotAnEvent):
-        print(f"{record.seq:>9}  {cls:<8}  {where}  does not decode: {event}", flush=True)
-        return
-    print(
-        f"{readable(event.at)}  {record.seq:>9}  {cls:<8}  {title(event):<24} {where}  {line(event)}",
-        flush=True,
-    )
+
+class _Shown:
+    """Events as they are printed, one by one: a table whose width nobody knows before its end has columns of fixed width."""
+
+    def __init__(self, output: Output) -> None:
+        self.output = output
+        self.begun = False
+        self.coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+    def print(self, record: Record, event: Event | registry.Unknown | registry.NotAnEvent) -> None:
+        """One event; the header before the first."""
+        match self.output:
+            case "json":
+                print(json.dumps(builtins(answer(record, event))), flush=True)
+            case "yaml":
+                import yaml
+
+                item = builtins(answer(record, event))
+                print("---\n" + yaml.safe_dump(item, sort_keys=False, allow_unicode=True), end="", flush=True)
+            case "name":
+                print(
+                    plain("/".join(part for part in subject_object(record.subject)[1::2] if part)), flush=True
+                )
+            case _:
+                self._row(record, event)
+
+    def _row(self, record: Record, event: Event | registry.Unknown | registry.NotAnEvent) -> None:
+        if not self.begun:
+            self.begun = True
+            print(self._painted(self._line(*COLUMNS, decision="DECISION"), 1), flush=True)
+        cls, where = subject_object(record.subject)[0], object_of(record.subject)
+        if isinstance(event, registry.NotAnEvent):
+            row, colour = ("", str(record.seq), cls, "", where, f"does not decode: {event}"), _FAILED
+            decision = ""
+        else:
+            at = stamp(event.at).replace("T", " ").removesuffix("Z")
+            row = (at, str(record.seq), cls, title(event), where, line(event))
+            failed = isinstance(event, Outcome) and not isinstance(event, Applied | Superseded)
+            colour, decision = _FAILED if failed else _COLOURS.get(cls, 0), decision_of(event)
+        print(self._painted(self._line(*map(cell, row), decision=cell(decision)), colour), flush=True)
+
+    def _line(self, *row: str, decision: str) -> str:
+        at, seq, cls, kind, where, what = row
+        time, number, name, event = _WIDTHS
+        line = f"{at:<{time}}  {seq:>{number}}  {cls:<{name}}  {kind:<{event}} "
+        if self.output == "wide":
+            line += f"{decision:<{_ID_WIDTH}} "
+        return f"{line}{where}  {what}"
+
+    def _painted(self, line: str, colour: int) -> str:
+        return f"\x1b[{colour}m{line}\x1b[0m" if self.coloured and colour else line

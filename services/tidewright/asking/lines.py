@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from tidewright.asking import postponed  # noqa: F401  # before the NATS client
+from tidewright.asking.answers import LoggedEvent, stamp
 from tidewright.events import decisions, facts, outcomes, registry
 from tidewright.events.acting import NOT_DONE
 from tidewright.events.base import Decision, Event, Outcome
@@ -147,19 +148,34 @@ def object_of(subject: str) -> str:
     return "/".join(part for part in subject_object(subject)[1:] if part)
 
 
-def as_json(record: Record, event: Event | registry.Unknown | None) -> dict[str, Any]:
-    """A record for programs."""
+def answer(record: Record, event: Event | registry.Unknown | registry.NotAnEvent) -> LoggedEvent:
+    """A record as an answer."""
     cls, kind, namespace, name = subject_object(record.subject)
-    return {
-        "sequence": record.seq,
-        "class": cls,
-        "kind": kind,
-        "namespace": namespace,
-        "name": name,
-        "subject": record.subject,
-        "headers": {k: v for k, v in record.headers.items() if not k.startswith(_TRANSPORT)},
-        "event": msgspec.to_builtins(event) if event is not None else record.body.decode(errors="replace"),
-    }
+    known = None if isinstance(event, registry.NotAnEvent) else event
+    return LoggedEvent(
+        sequence=record.seq,
+        at="" if known is None else stamp(known.at),
+        class_=cls,
+        kind=kind,
+        namespace=namespace,
+        name=name,
+        text="" if known is None else line(known),
+        decision=decision_of(known),
+        subject=record.subject,
+        headers={k: v for k, v in record.headers.items() if not k.startswith(_TRANSPORT)},
+        event=record.body.decode(errors="replace") if known is None else msgspec.to_builtins(known),
+        problem=str(event) if known is None else "",
+    )
+
+
+def decision_of(event: Event | registry.Unknown | None) -> str:
+    """The id of a decision, or of the one that an outcome is of; empty for everything else."""
+    match event:
+        case Decision(id=id_):
+            return id_
+        case Outcome(decision=id_):
+            return id_
+    return ""
 
 
 def title(event: Event | registry.Unknown) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from cyclopts import Group, Parameter
+from cyclopts import Group, Parameter, validators
 
 from tidewright.asking.errors import BadInput
 from tidewright.asking.tables import plain
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tidewright.log.identity import Identity
 
 THE_LOG = Group("Log", sort_key=10)
+
+NOT_NEGATIVE = validators.Number(gte=0)
 
 Output: TypeAlias = Annotated[
     Literal["table", "wide", "json", "yaml", "name"],
