@@ -1,0 +1,122 @@
+"""What the actuator makes of a server's answers about evictions, and its last look before instances are deleted."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from tidewright.actuator import requests, verdict
+from tidewright.actuator.apply import Allowance, Applier
+from tidewright.actuator.verdict import Again, Closed, Done, Refused, Result
+from tidewright.events.base import JsonObject, ObjectRef
+from tidewright.events.decisions import EvictPod
+from tidewright.events.outcomes import Failed
+from tidewright.events.provisioning import DeleteInstances
+from tidewright.kube.discovery import Discovery
+from tidewright.kube.errors import error_of
+from tidewright.kube.taints import DRAIN, TO_BE_DELETED
+
+EVICT = EvictPod(
+    at=1.0,
+    id="d.1",
+    target=ObjectRef(api_version="v1", kind="Pod", namespace="shop", name="web-1", uid="u"),
+    node="n1",
+    grace_period_s=20,
+)
+DELETE = DeleteInstances(
+    at=1.0,
+    id="d.2",
+    target=ObjectRef(api_version="cloud/v1", kind="NodeGroup", name="g"),
+    instances=("i",),
+    nodes=("n1",),
+    uids=("un",),
+)
+
+
+class Server:
+    """An API server with an answer for each path; the longest beginning counts."""
+
+    def __init__(self, **answers: tuple[int, JsonObject]) -> None:
+        self.answers = answers
+        self.bodies: list[JsonObject] = []
+
+    async def request(self, method: str, path: str, **options: Any) -> Any:
+        if options.get("body"):
+            self.bodies.append(msgspec.json.decode(options["body"]))
+        kind = "eviction" if path.endswith("/eviction") else "pods" if "/pods?" in path else "node"
+        status, body = self.answers[kind]
+        content = msgspec.json.encode(body)
+        if status >= 400:
+            raise error_of(status, content)
+        return SimpleNamespace(body=content)
+
+
+def applier(server: Server) -> Applier:
+    return Applier(cast("Any", server), cast("Discovery", None))
+
+
+async def free() -> None:
+    """The budget of a test has no end."""
+
+
+def status_of(code: int, reason: str, **details: Any) -> tuple[int, JsonObject]:
+    return code, {"kind": "Status", "reason": reason, "message": "no", "code": code, "details": details}
+
+
+async def evicted(code: int, reason: str, **details: Any) -> Result:
+    return await applier(Server(eviction=status_of(code, reason, **details))).attempt(EVICT, Allowance(free))
+
+
+async def test_a_budget_ends_an_eviction_at_once_and_says_which_it_was() -> None:
+    causes = [{"reason": "DisruptionBudget", "message": "The disruption budget web needs 2 healthy pods"}]
+    result = await evicted(429, "TooManyRequests", causes=causes, retryAfterSeconds=10)
+    assert result == Closed(
+        verdict.DISRUPTION_BUDGET, "no The disruption budget web needs 2 healthy pods", 10
+    )
+    outcome = verdict.outcome(EVICT, result, 2.0, 1)
+    assert isinstance(outcome, Failed)
+    assert (outcome.reason, outcome.retry_after_s) == ("DisruptionBudget", 10)
+
+
+async def test_a_server_that_has_too_much_to_do_is_asked_again() -> None:
+    assert isinstance(await evicted(429, "TooManyRequests", retryAfterSeconds=1), Again)
+
+
+async def test_a_pod_that_is_gone_is_evicted_and_one_that_is_refused_is_not() -> None:
+    assert await evicted(404, "NotFound") == Done(found=True)
+    assert await evicted(409, "Conflict") == Done(found=True)
+    assert isinstance(await evicted(403, "Forbidden"), Refused)
+
+
+def test_an_eviction_asks_for_the_grace_period_that_was_decided() -> None:
+    body = msgspec.json.decode(requests.eviction_body(EVICT, "u"))
+    assert body["deleteOptions"] == {"preconditions": {"uid": "u"}, "gracePeriodSeconds": 20}
+
+
+def drained(*, uid: str = "un", marked: bool = True) -> tuple[int, JsonObject]:
+    taints = [{"key": TO_BE_DELETED, "effect": "NoSchedule"}]
+    annotations = {DRAIN: "d"} if marked else {}
+    return 200, {"metadata": {"uid": uid, "annotations": annotations}, "spec": {"taints": taints}}
+
+
+@pytest.mark.parametrize(
+    ("node", "pods", "reason"),
+    [
+        (drained(), [], ""),
+        (drained(), [{"metadata": {"name": "web-2", "namespace": "shop"}}], "NodeNotEmpty"),
+        (drained(), [{"metadata": {"deletionTimestamp": "now"}}], ""),
+        (drained(uid="other"), [], "Conflict"),
+        (drained(marked=False), [], "Conflict"),
+        (status_of(404, "NotFound"), [], ""),
+        (status_of(503, "ServiceUnavailable"), [], "Unavailable"),
+    ],
+)
+async def test_no_instance_is_deleted_but_of_a_node_that_is_drained_and_empty(
+    node: tuple[int, JsonObject], pods: list[JsonObject], reason: str
+) -> None:
+    server = Server(node=node, pods=(200, {"items": pods}))
+    found = await applier(server).occupied(DELETE, Allowance(free))
+    assert (found.reason if found is not None else "") == reason
