@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.unit.settings.scaledown import TRIED_SCALE_DOWN
 from tests.unit.settings.trying import ABSENT, Setting, matters, unknown
 from tests.vectors.capacity_buffers import Buffers, priority_class
 from tests.vectors.provisioning_life import Cluster
@@ -452,23 +453,16 @@ TRIED_SETTINGS: dict[str, Setting] = {
 
 OF_DRAINS = frozenset(
     {
-        "scan-interval", "scale-down-unready-enabled", "scale-down-unready-time", "scale-down-utilization-threshold",
-        "scale-down-gpu-utilization-threshold", "scale-down-delay-after-delete", "scale-down-delay-after-failure",
-        "scale-down-delay-type-local", "unremovable-node-recheck-timeout", "max-scale-down-parallelism",
-        "max-drain-parallelism", "skip-nodes-with-system-pods", "skip-nodes-with-local-storage",
-        "skip-nodes-with-custom-controller-pods", "blocking-system-pod-distruption-timeout", "min-replica-count",
-        "ignore-daemonsets-utilization", "ignore-mirror-pods-utilization", "daemonset-eviction-for-empty-nodes",
-        "daemonset-eviction-for-occupied-nodes", "max-graceful-termination-sec", "max-bulk-soft-taint-count",
         "max-pod-eviction-time", "node-delete-delay-after-taint", "node-deletion-delay-timeout",
-        "node-deletion-batcher-interval", "cordon-node-before-terminating", "drain-priority-config",
+        "node-deletion-batcher-interval", "drain-priority-config",
     }
 )  # fmt: skip
-"""Settings that the functions of scale-down have, and no decision shows yet: the cases of `tests/vectors` try them."""
+"""Settings of a removal under way: the tests of its steps try them."""
 
 
 @pytest.mark.parametrize("key", sorted(set(KEYS) - OF_DRAINS))
 def test_a_setting_changes_what_is_decided(key: str) -> None:
-    matters(key, TRIED_SETTINGS)
+    matters(key, {**TRIED_SETTINGS, **TRIED_SCALE_DOWN})
 
 
 @pytest.mark.parametrize(
@@ -487,7 +481,7 @@ def test_every_field_has_a_key_and_every_scene_a_setting() -> None:
     assert set(chain.from_iterable(KEYS.values())) == {
         field.name for field in msgspec.structs.fields(Settings)
     }
-    assert unknown(KEYS, TRIED_SETTINGS) == []
+    assert unknown(KEYS, {**TRIED_SETTINGS, **TRIED_SCALE_DOWN}) == []
 
 
 @pytest.mark.parametrize("flag", sorted(chain.from_iterable(WITHOUT_MEANING.values())))
