@@ -118,7 +118,167 @@ class LoggedEvent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     problem: str = ""
 
 
-ANSWERS: dict[str, type[msgspec.Struct]] = {"events": LoggedEvent, "get": KindList, "list": ObjectList}
+class Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An event in an explanation.
+
+    Attributes:
+        subject: where it stands on the log.
+        text: what it says, in a line.
+        event: its content as stored.
+    """
+
+    sequence: int
+    at: str
+    subject: str
+    text: str
+    event: Any
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A rule that was applied, with its numbers (empty where only the sentence is known)."""
+
+    sentence: str
+    rule: str = ""
+    values: dict[str, str | int | float | bool | None] = {}
+
+
+class ExplainedDecision(Told, frozen=True, kw_only=True):
+    """A decision and what belongs to it.
+
+    Attributes:
+        service, software: who decided, and which version and code of it.
+        causes: the event that it answers, and what stands behind that.
+        rests_on: the last facts of what it was computed from.
+        outcome: what the actuator did; null when it has not said.
+        unwatched: it has no outcome, and nothing is carried out since no watcher looks.
+        opposite: which single input would have had to be what for the opposite.
+        beside: what else the same event led the service to decide.
+    """
+
+    service: str
+    software: str
+    because: tuple[Reason, ...]
+    causes: tuple[Told, ...]
+    rests_on: tuple[Told, ...]
+    outcome: Told | None
+    unwatched: bool
+    opposite: tuple[str, ...]
+    beside: tuple[Told, ...]
+
+
+class ObjectExplanation(Answer, frozen=True, kw_only=True):
+    """Answer to `explain`.
+
+    Attributes:
+        last_word: the last fact about the object; null where there is none.
+        decisions: the latest of each service that has one.
+        standing: service to sentences about the present, and why nothing happens.
+        absent: why services that look after such objects have nothing to say.
+        earlier: what was decided before, the last one first.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    last_word: Told | None
+    decisions: tuple[ExplainedDecision, ...]
+    standing: dict[str, tuple[str, ...]]
+    absent: tuple[str, ...]
+    earlier: tuple[Told, ...]
+
+
+class LastFact(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The last fact about an object."""
+
+    sequence: int
+    at: str
+    event: Any
+
+
+class ObjectState(Answer, frozen=True, kw_only=True):
+    """Answer to `state`.
+
+    Attributes:
+        fact: the last one about the object; null where there is none.
+        state: service to what it held of the object.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    fact: LastFact | None
+    state: dict[str, dict[str, Any]]
+
+
+class Authenticated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Which messages were signed, and by what keys.
+
+    Attributes:
+        keys: generation of the key record; 0 on a log without one.
+        vouched: a trust anchor vouches for it.
+        history: sequence up to which nothing is signed.
+        commits, messages: that are signed.
+        unknown: messages of a part of a log, the ends of whose commits are left out of it.
+    """
+
+    keys: int
+    vouched: bool
+    history: int
+    commits: int
+    messages: int
+    unknown: int
+
+
+class FoundDifference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where a log is not what its services would have written.
+
+    Attributes:
+        recorded, recomputed: the bytes of both, as text.
+    """
+
+    service: str
+    slot: str
+    sequence: int
+    cause: str
+    message: str
+    recorded: str
+    recomputed: str
+
+
+class LogVerification(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Answer to `verify`.
+
+    Attributes:
+        messages: that were read; `events`, `decisions`, `checkpoints` are those that were verified.
+        undecided: events at the end that nobody has decided about yet.
+        set_aside: messages that do not decode.
+        written_by: software to how many decisions it took.
+        differences: how many there are; `first` are the first of them.
+    """
+
+    log: str
+    verified: bool
+    messages: int
+    authenticated: Authenticated
+    services: tuple[str, ...]
+    events: int
+    decisions: int
+    checkpoints: int
+    undecided: int
+    set_aside: int
+    written_by: dict[str, int]
+    differences: int
+    first: tuple[FoundDifference, ...]
+
+
+ANSWERS: dict[str, type[msgspec.Struct]] = {
+    "events": LoggedEvent,
+    "explain": ObjectExplanation,
+    "get": KindList,
+    "list": ObjectList,
+    "state": ObjectState,
+    "verify": LogVerification,
+}
 """By question, as the schemas are named."""
 
 

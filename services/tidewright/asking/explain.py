@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from tidewright.asking import lookups
+from tidewright.asking.answers import builtins
 from tidewright.asking.errors import BadInput
 from tidewright.asking.lines import subject_object
 from tidewright.asking.lookups import Found, reference_of
@@ -24,6 +25,7 @@ from tidewright.asking.point_in_time import Moment, moment_of
 from tidewright.asking.service_state import Asked, halted, restored, seen_by
 from tidewright.asking.services import BY_NAME, SERVICES, Service
 from tidewright.asking.source import FromFile, Source, opened
+from tidewright.asking.tables import plain
 from tidewright.events.base import Because, Decision, Event, target_of
 from tidewright.events.decisions import CancelTimer, Effect, SetStatus, SetTimer
 from tidewright.host.fold.explainer import Explainer, Reference
@@ -334,5 +336,8 @@ def explain(
             return await explained(source, asked, await moment_of(source, at))
 
     explanation = asyncio.run(run())
-    emit(rendering.as_json(explanation), output, lambda: rendering.as_text(explanation))
+    emit(
+        builtins(rendering.answer(explanation)), output, lambda: plain(rendering.as_text(explanation)),
+        names=lambda: (f"{explanation.asked.kind}/{explanation.asked.name}",),
+    )  # fmt: skip
     return 0

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tidewright.asking.answers import ExplainedDecision, ObjectExplanation, Reason, Told, stamp
 from tidewright.asking.lines import line, object_of, title
 from tidewright.asking.lookups import Found
 from tidewright.events.base import Decision, Outcome
@@ -82,45 +83,54 @@ def _event(entry: Found) -> str:
     return f"{readable(entry.event.at)}  {entry.seq}  {title(entry.event)} {object_}  {line(entry.event)}"
 
 
-def as_json(explanation: Explanation) -> dict[str, Any]:
+def answer(explanation: Explanation) -> ObjectExplanation:
     """For programs."""
-    return {
-        "log": explanation.log,
-        "kind": explanation.asked.kind,
-        "namespace": explanation.asked.namespace,
-        "name": explanation.asked.name,
-        "at": explanation.moment.at,
-        "sequence": explanation.moment.seq,
-        "lastWord": _json(explanation.last_word),
-        "decisions": [
-            {
-                **(_json(why.decided) or {}),
-                "service": why.service,
-                "software": why.decided.record.headers.get(VERSION, ""),
-                "because": [
-                    {"rule": step.rule, "values": step.values, "sentence": sentence}
-                    for step, sentence in zip(why.because, why.sentences, strict=False)
-                ] or [{"sentence": sentence} for sentence in why.sentences],
-                "causes": [_json(cause) for cause in why.causes],
-                "restsOn": [_json(fact) for fact in why.rests_on],
-                "outcome": _json(why.outcome),
-                "unwatched": why.unwatched,
-                "opposite": list(why.opposite),
-                "beside": [_json(other) for other in why.beside],
-            }
-            for why in explanation.why
-        ],
-        "standing": {service: list(sentences) for service, sentences in explanation.standing.items()},
-        "absent": list(explanation.absent),
-        "earlier": [_json(entry) for entry in explanation.earlier],
-    }  # fmt: skip
+    return ObjectExplanation(
+        log=explanation.log,
+        sequence=explanation.moment.seq,
+        at=stamp(explanation.moment.at),
+        kind=explanation.asked.kind,
+        namespace=explanation.asked.namespace,
+        name=explanation.asked.name,
+        last_word=_told_if(explanation.last_word),
+        decisions=tuple(map(_decision, explanation.why)),
+        standing={service: tuple(sentences) for service, sentences in explanation.standing.items()},
+        absent=tuple(explanation.absent),
+        earlier=tuple(map(_told, explanation.earlier)),
+    )
 
 
-def _json(entry: Found | None) -> dict[str, Any] | None:
-    if entry is None:
-        return None
+def _decision(why: Why) -> ExplainedDecision:
+    because = tuple(
+        Reason(rule=step.rule, values=dict(step.values), sentence=sentence)
+        for step, sentence in zip(why.because, why.sentences, strict=False)
+    )
+    return ExplainedDecision(
+        **_parts(why.decided),
+        service=why.service,
+        software=why.decided.record.headers.get(VERSION, ""),
+        because=because or tuple(Reason(sentence=sentence) for sentence in why.sentences),
+        causes=tuple(map(_told, why.causes)),
+        rests_on=tuple(map(_told, why.rests_on)),
+        outcome=_told_if(why.outcome),
+        unwatched=why.unwatched,
+        opposite=tuple(why.opposite),
+        beside=tuple(map(_told, why.beside)),
+    )
+
+
+def _told_if(entry: Found | None) -> Told | None:
+    return None if entry is None else _told(entry)
+
+
+def _told(entry: Found) -> Told:
+    return Told(**_parts(entry))
+
+
+def _parts(entry: Found) -> dict[str, Any]:
     return {
         "sequence": entry.seq,
+        "at": stamp(entry.event.at),
         "subject": entry.record.subject,
         "text": line(entry.event),
         "event": msgspec.to_builtins(entry.event),

@@ -10,6 +10,7 @@ import msgspec
 from cyclopts import Parameter
 
 from tidewright.asking import lookups
+from tidewright.asking.answers import LastFact, ObjectState, builtins, stamp
 from tidewright.asking.explain import speakers_on
 from tidewright.asking.lines import line, title
 from tidewright.asking.lookups import Found
@@ -18,6 +19,7 @@ from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.point_in_time import Moment, moment_of
 from tidewright.asking.service_state import Asked, restored
 from tidewright.asking.source import FromFile, Source, opened
+from tidewright.asking.tables import plain
 from tidewright.host.fold.explainer import Reference
 from tidewright.kube.times import readable
 
@@ -81,23 +83,29 @@ def state(
             return await state_of(source, asked, await moment_of(source, at))
 
     known = asyncio.run(run())
-    emit(as_json(known), output, lambda: as_text(known))
+    emit(
+        builtins(answer(known)), output, lambda: plain(as_text(known)),
+        names=lambda: (f"{known.asked.kind}/{known.asked.name}",),
+    )  # fmt: skip
     return 0
 
 
-def as_json(known: StateOf) -> dict[str, Any]:
+def answer(known: StateOf) -> ObjectState:
     """For programs."""
     word = known.last_word
-    return {
-        "log": known.log,
-        "kind": known.asked.kind,
-        "namespace": known.asked.namespace,
-        "name": known.asked.name,
-        "at": known.moment.at,
-        "sequence": known.moment.seq,
-        "fact": None if word is None else {"sequence": word.seq, "event": msgspec.to_builtins(word.event)},
-        "state": known.held,
-    }
+    fact = None
+    if word is not None:
+        fact = LastFact(sequence=word.seq, at=stamp(word.event.at), event=msgspec.to_builtins(word.event))
+    return ObjectState(
+        log=known.log,
+        sequence=known.moment.seq,
+        at=stamp(known.moment.at),
+        kind=known.asked.kind,
+        namespace=known.asked.namespace,
+        name=known.asked.name,
+        fact=fact,
+        state=known.held,
+    )
 
 
 def as_text(known: StateOf) -> str:

@@ -12,11 +12,13 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from tidewright.asking.answers import Authenticated, FoundDifference, LogVerification, builtins
 from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.progress import progress
 from tidewright.asking.service_state import deciders, inputs_of
 from tidewright.asking.services import SERVICES, Role, Service, load
 from tidewright.asking.source import FromFile, Source, opened
+from tidewright.asking.tables import plain
 from tidewright.asking.withholding import Followed, as_json, as_text, followed, left_out_of
 from tidewright.host.fold.decider import Decider
 from tidewright.host.fold.provenance import Provenance
@@ -188,36 +190,37 @@ def verify(
         emit(as_json(tally, name, without), output, lambda: as_text(tally, name, without))
         return 1 if tally.count else 0
     whole = result
-    emit(_as_json(whole, name), output, lambda: _as_text(whole, name, chosen))
+    emit(builtins(answer(whole, name)), output, lambda: plain(_as_text(whole, name, chosen)))
     return 0 if whole.good else 1
 
 
-def _as_json(result: Verified, name: str) -> dict[str, Any]:
+def answer(result: Verified, name: str) -> LogVerification:
+    """For programs."""
     report = result.report
-    return {
-        "log": name,
-        "verified": result.good,
-        "messages": result.messages,
-        "authenticated": {
-            "keys": result.generation, "vouched": result.vouched, "history": result.history,
-            "commits": result.commits, "messages": result.signed, "unknown": result.unknown,
-        },
-        "services": list(result.services),
-        "events": report.events,
-        "decisions": report.decisions,
-        "checkpoints": report.checkpoints,
-        "undecided": report.undecided,
-        "setAside": report.aside,
-        "writtenBy": dict(sorted(report.software.items())),
-        "differences": report.count,
-        "first": [
-            {
-                "service": d.service, "slot": d.slot, "sequence": d.seq, "cause": d.cause, "message": d.message,
-                "recorded": d.recorded.decode(errors="replace"), "recomputed": d.recomputed.decode(errors="replace"),
-            }
+    return LogVerification(
+        log=name,
+        verified=result.good,
+        messages=result.messages,
+        authenticated=Authenticated(
+            keys=result.generation, vouched=result.vouched, history=result.history,
+            commits=result.commits, messages=result.signed, unknown=result.unknown,
+        ),
+        services=tuple(result.services),
+        events=report.events,
+        decisions=report.decisions,
+        checkpoints=report.checkpoints,
+        undecided=report.undecided,
+        set_aside=report.aside,
+        written_by=dict(sorted(report.software.items())),
+        differences=report.count,
+        first=tuple(
+            FoundDifference(
+                service=d.service, slot=d.slot, sequence=d.seq, cause=d.cause, message=d.message,
+                recorded=d.recorded.decode(errors="replace"), recomputed=d.recomputed.decode(errors="replace"),
+            )
             for d in report.differences
-        ],
-    }  # fmt: skip
+        ),
+    )  # fmt: skip
 
 
 def _as_text(result: Verified, name: str, asked: tuple[Service, ...]) -> str:

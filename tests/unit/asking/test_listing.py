@@ -273,3 +273,23 @@ def test_every_form_is_printed(form: str, capsys: pytest.CaptureFixture[str]) ->
         printed = capsys.readouterr().out
         assert ("watermarkpodautoscaler" if words == ["get"] else "app-5") in printed
     assert main.run(["get", "wpa", "nobody", "--log", str(LOG), "-o", form]) == 2
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ("explain", ("explain", "wpa/app-5", "-n", "team-1")),
+        ("explain", ("explain", "nodegroup/asked", "--at", "seq:700")),
+        ("state", ("state", "shs/shards", "-n", "team-0")),
+        ("verify", ("verify", "--service", "spread")),
+        ("list", ("get", "wpa", "-A")),
+        ("get", ("get",)),
+    ],
+)
+def test_what_a_command_prints_for_programs_is_what_the_schema_of_its_question_says(
+    question: str, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    main.run([*words, "--log", str(LOG), "-o", "json"])
+    printed = capsys.readouterr().out
+    answer = msgspec.json.decode(printed, type=ANSWERS[question], strict=True)
+    assert msgspec.json.decode(msgspec.json.encode(answer)) == msgspec.json.decode(printed)
