@@ -28,6 +28,9 @@ class Surroundings:
 
     Attributes:
         kubeconfig, context, in_cluster: the cluster that the process works for.
+        discovery: `--node-group-auto-discovery` as Cluster Autoscaler takes it: of AWS and of Cluster API.
+        nodes: `--nodes` as it takes it, of AWS: `MIN:MAX:NAME`.
+        config: `--cloud-config` as it takes it: what a cloud without a CONFIG of its own has.
         per_s: calls per second to each cloud, on average.
         timeout_s: wall seconds that a call may take.
     """
@@ -35,6 +38,9 @@ class Surroundings:
     kubeconfig: Path | None = None
     context: str | None = None
     in_cluster: bool = False
+    discovery: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    config: str = ""
     per_s: float = PER_S
     timeout_s: float = TIMEOUT_S
 
@@ -49,6 +55,7 @@ class Kind:
         example: of a CONFIG; empty where none is needed.
         extra: of the distribution, that brings what it needs; empty: the base installation has it.
         needs: the module by which the extra is known to be there.
+        elsewhere: CONFIG may be left out, since other flags can say it.
     """
 
     module: str
@@ -56,6 +63,7 @@ class Kind:
     example: str = ""
     extra: str = ""
     needs: str = ""
+    elsewhere: bool = False
 
     @property
     def is_installed(self) -> bool:
@@ -70,6 +78,7 @@ KINDS: Final[dict[str, Kind]] = {
         "asg:tag=k8s.io/cluster-autoscaler/enabled",
         extra="aws",
         needs="aiobotocore",
+        elsewhere=True,
     ),
     "clusterapi": Kind(
         "tidewright.cloud.clusterapi.client",
@@ -81,6 +90,7 @@ KINDS: Final[dict[str, Kind]] = {
         "/etc/cloud/config.yaml",
         extra="grpc",
         needs="grpc",
+        elsewhere=True,
     ),
     "kwok": Kind(
         "tidewright.cloud.kwok.client", "[NAMESPACE/]NAME of its ConfigMap; kwok-provider-config by default"
@@ -117,8 +127,12 @@ class CloudSpec:
         Raises:
             ValueError: the configuration cannot be used.
         """
-        make: Callable[[str, Calls, Surroundings], Provider] = import_module(KINDS[self.kind].module).provider
-        return make(self.config, Calls(self.name, per_s=around.per_s, timeout_s=around.timeout_s), around)
+        kind = KINDS[self.kind]
+        make: Callable[[str, Calls, Surroundings], Provider] = import_module(kind.module).provider
+        try:
+            return make(self.config, Calls(self.name, per_s=around.per_s, timeout_s=around.timeout_s), around)
+        except ValueError as error:
+            raise ValueError(f"cloud {self.text!r}: {error}") from error
 
 
 def spec_of(text: str) -> CloudSpec:
@@ -143,7 +157,7 @@ def spec_of(text: str) -> CloudSpec:
             f"cloud {text!r}: NAME {name!r}: letters a-z, digits and dashes, at most 63, and not {NONE!r}"
         )
     chosen = KINDS[kind]
-    if chosen.example and not config:
+    if chosen.example and not config and not chosen.elsewhere:
         raise ValueError(
             f"cloud {text!r}: {kind} needs {chosen.config}, as in {name}={kind}:{chosen.example}"
         )

@@ -28,6 +28,7 @@ class Options:
         burst: requests that may be made at once; 0 for twice `qps`.
         retry_for_s: how long an effect is tried again, in wall seconds.
         clouds: `NAME=KIND[:CONFIG]` of the clouds that node groups are in; empty for none.
+        cloud_config, cloud_discovery, cloud_nodes: what Cluster Autoscaler's flags say about them.
         cloud_qps: calls per second to each of them, on average.
         cloud_timeout_s: wall seconds that a call to one may take.
         bounds: what is allowed, of all that the services may ask for.
@@ -45,6 +46,9 @@ class Options:
     burst: int = 0
     retry_for_s: float = 60.0
     clouds: tuple[str, ...] = ()
+    cloud_config: str = ""
+    cloud_discovery: tuple[str, ...] = ()
+    cloud_nodes: tuple[str, ...] = ()
     cloud_qps: float = PER_S
     cloud_timeout_s: float = TIMEOUT_S
     bounds: Bounds = field(default_factory=Bounds)

@@ -36,6 +36,9 @@ async def run(options: Options, process: Process | None = None) -> None:
         kubeconfig=options.kubeconfig,
         context=options.context,
         in_cluster=options.in_cluster,
+        discovery=options.cloud_discovery,
+        nodes=options.cloud_nodes,
+        config=options.cloud_config,
         per_s=options.cloud_qps,
         timeout_s=options.cloud_timeout_s,
     )

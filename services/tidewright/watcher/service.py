@@ -91,6 +91,7 @@ class Options:
         push: who may push metrics, and where.
         clouds: `NAME=KIND[:CONFIG]` of the clouds whose node groups are polled; empty for none.
         cloud_interval_s: log time between two polls while nothing is under way.
+        cloud_config, cloud_discovery, cloud_nodes: what Cluster Autoscaler's flags say about them.
         cloud_qps: calls per second to each of them, on average.
         cloud_timeout_s: wall seconds that a call to one may take.
         incumbent_quiet_s: for how long nothing may show an incumbent before it counts as gone, wall seconds.
@@ -123,6 +124,9 @@ class Options:
     push: PushOptions = NO_PUSH_OPTIONS
     clouds: tuple[str, ...] = ()
     cloud_interval_s: float = CLOUD_INTERVAL_S
+    cloud_config: str = ""
+    cloud_discovery: tuple[str, ...] = ()
+    cloud_nodes: tuple[str, ...] = ()
     cloud_qps: float = PER_S
     cloud_timeout_s: float = TIMEOUT_S
     incumbent_quiet_s: float = QUIET_S
@@ -228,6 +232,9 @@ class Watcher:
             kubeconfig=options.kubeconfig,
             context=options.context,
             in_cluster=options.in_cluster,
+            discovery=options.cloud_discovery,
+            nodes=options.cloud_nodes,
+            config=options.cloud_config,
             per_s=options.cloud_qps,
             timeout_s=options.cloud_timeout_s,
         )

@@ -30,6 +30,8 @@ from tidewright.watcher.tls import Tls
 
 GIVEN: dict[str, list[str]] = {
     "--cloud": ["simulated=http://127.0.0.1:1"],
+    "--cloud-provider": ["kwok"],
+    "--node-group-auto-discovery": ["asg:tag=a"],
     "--whitelist-config-map": ["ns/name"],
     "--config-map": ["ns/name"],
     "--enforce": ["spread"],

@@ -20,7 +20,15 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from tidewright.cloud.aws import groups as asg
 from tidewright.cloud.aws import templates
-from tidewright.cloud.aws.config import AwsConfig, NamedGroup, config_of
+from tidewright.cloud.aws.config import (
+    ASG,
+    DISCOVERY,
+    AwsConfig,
+    NamedGroup,
+    config_of,
+    named_of,
+    selector_of,
+)
 from tidewright.cloud.aws.errors import of_sdk
 from tidewright.cloud.calls import Calls
 from tidewright.cloud.errors import CloudError, Conflict, Invalid, NotFound, NotImplementedByCloud
@@ -494,5 +502,15 @@ def provider(config: str, calls: Calls, around: Surroundings) -> AwsProvider:
     Raises:
         ValueError: it selects none.
     """
-    del around
-    return AwsProvider(config_of(config), calls)
+    said = config_of(config) if config else AwsConfig()
+    own = tuple(text for text in around.discovery if text.startswith(ASG))
+    said = msgspec.structs.replace(
+        said,
+        selectors=(*said.selectors, *map(selector_of, own)),
+        named=(*said.named, *map(named_of, around.nodes)),
+    )
+    if not said.selectors and not said.named:
+        raise ValueError(
+            f"no group would be ours: write aws:{DISCOVERY}KEY or aws:FILE, or give --node-group-auto-discovery or --nodes"
+        )
+    return AwsProvider(said, calls)

@@ -9,7 +9,8 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-DISCOVERY: Final = "asg:tag="
+ASG: Final = "asg:"
+DISCOVERY: Final = f"{ASG}tag="
 
 
 class TagSelector(msgspec.Struct, frozen=True):
@@ -99,7 +100,7 @@ def config_of(text: str) -> AwsConfig:
     Raises:
         ValueError: it is neither, or selects nothing; the message names file and field.
     """
-    if text.startswith("asg:"):
+    if text.startswith(ASG):
         return AwsConfig(selectors=(selector_of(text),))
     try:
         said = msgspec.convert(yaml.safe_load(Path(text).read_text(encoding="utf-8")) or {}, AwsFile)

@@ -19,7 +19,8 @@ import structlog
 
 from tidewright.cloud.calls import Calls
 from tidewright.cloud.clusterapi import marks
-from tidewright.cloud.clusterapi.config import ClusterApiConfig, config_of
+from tidewright.cloud.clusterapi.config import PREFIX as DISCOVERY
+from tidewright.cloud.clusterapi.config import ClusterApiConfig, Selector, config_of, selector_of
 from tidewright.cloud.clusterapi.objects import (
     DEPLOYMENT,
     LABEL_OF,
@@ -705,7 +706,9 @@ def provider(config: str, calls: Calls, around: Surroundings) -> ClusterApiProvi
     Raises:
         ValueError: CONFIG cannot be used.
     """
-    said = config_of(config, os.environ)
+    said = config_of(config or around.config, os.environ)
+    own = tuple(selector_of(text) for text in around.discovery if text.startswith(DISCOVERY))
+    said = msgspec.structs.replace(said, selectors=() if Selector() in own else (*said.selectors, *own))
     cluster = Cluster(
         calls,
         kubeconfig=Path(said.kubeconfig).expanduser() if said.kubeconfig else around.kubeconfig,

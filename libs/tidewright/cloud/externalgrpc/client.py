@@ -369,5 +369,9 @@ def provider(config: str, calls: Calls, around: Surroundings) -> ExternalGrpcPro
     Raises:
         ValueError: it names none.
     """
-    del around
-    return ExternalGrpcProvider(config_of(config), calls)
+    text = config or around.config
+    if not text:
+        raise ValueError(
+            "no server: write externalgrpc:FILE or externalgrpc:HOST:PORT, or give --cloud-config FILE"
+        )
+    return ExternalGrpcProvider(config_of(text), calls)

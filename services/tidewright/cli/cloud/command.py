@@ -41,7 +41,8 @@ def serve(
     Do not give the watcher and actuator of the same cluster the clouds that are served: two would order there.
     """
     flags, place = clouds or CloudFlags(), at or ClusterOptions()
-    if not flags.cloud:
+    given = flags.options()
+    if not given["clouds"]:
         raise BadInput(
             "--cloud: name what is to be served, as in --cloud east=simulated:http://127.0.0.1:8080"
         )
@@ -50,14 +51,15 @@ def serve(
     files = {"--tls-cert": tls_cert, "--tls-key": tls_key, "--tls-ca": tls_ca}
     if any(files.values()) and not all(files.values()):
         missing = ", ".join(name for name, path in files.items() if path is None)
-        raise BadInput(f"{missing}: given without it; all three or none of {', '.join(files)}")
-    specs = specs_of(flags.cloud)
+        raise BadInput(f"{missing}: missing; all three or none of {', '.join(files)}")
+    specs = specs_of(given["clouds"])
     for spec in specs:
         if spec.kind == "externalgrpc":
             raise BadInput(f"--cloud {spec.text}: it speaks the protocol already: point the caller at it")
     options = place.of_a_service()
     around = Surroundings(
         kubeconfig=options["kubeconfig"], context=options["context"], in_cluster=options["in_cluster"],
+        discovery=flags.node_group_auto_discovery, nodes=flags.nodes, config=flags.cloud_config,
         per_s=flags.cloud_qps, timeout_s=flags.cloud_timeout,
     )  # fmt: skip
     from tidewright.host.process.process import configure_logs
