@@ -11,16 +11,8 @@ import pytest
 import yaml
 from aiohttp import web
 
-from tests.unit.cloud.contract.of_clusterapi import (
-    API,
-    INFRA,
-    MAX,
-    MERGE,
-    MIN,
-    TEMPLATES,
-    ClusterApiBench,
-    path,
-)
+from tests.unit.cloud.contract.moon import API, INFRA, MAX, MERGE, MIN, path
+from tests.unit.cloud.contract.of_clusterapi import ClusterApiBench
 from tests.waiting import until
 from tidewright.cloud.clusterapi import marks
 from tidewright.cloud.clusterapi.config import ClusterApiConfig, Selector, config_of, selector_of
@@ -298,7 +290,7 @@ async def test_a_refresh_is_one_call_whatever_there_is_and_shows_what_the_watche
             await group.template()
         assert [target for _, target, _ in bench.proxy.calls] == [f"/apis/{API}/v1beta1"]
         capacity = {"status": {"capacity": {"cpu": "96"}}}
-        await bench.send("PATCH", f"{TEMPLATES}/m4/status", capacity, MERGE)
+        await bench.send("PATCH", f"{bench.templates}/m4/status", capacity, MERGE)
 
         async def cpus() -> set[str]:
             await looking.look()

@@ -91,6 +91,8 @@ class ClusterApiGroup:
         self._resource = resource
         self._machines = machines
         self._infrastructure = infrastructure
+        self._made: tuple[NodeTemplate | None] | None = None
+        """The template, once it was asked for."""
         self._problem: Invalid | None = None
         try:
             self._bounds = bounds(resource.metadata.notes, provider.config.group)
@@ -328,7 +330,11 @@ class ClusterApiGroup:
         return [machine.instance() for machine in machines]
 
     def _template(self) -> NodeTemplate | None:
-        return template_of(self._resource, self._infrastructure, self._provider.config.architecture)
+        if self._made is None:
+            self._made = (
+                template_of(self._resource, self._infrastructure, self._provider.config.architecture),
+            )
+        return self._made[0]
 
     async def template(self) -> NodeTemplate:
         template = self._template()
