@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +13,8 @@ from tidewright.events import facts as f
 from tidewright.events import provisioning as p
 from tidewright.kube.keys import name_of
 from tidewright.provisioning.buffers.room import held
+from tidewright.provisioning.evaluate import Evaluation
+from tidewright.provisioning.state import State
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"
 HARD = 6000
@@ -74,10 +77,9 @@ def _cpu(cluster: Buffers, digest: str) -> int:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.randoms(use_true_random=False), st.booleans(), st.booleans())
-def test_no_room_is_given_twice_and_a_second_look_changes_nothing(
-    chance: Random, hold: bool, uses: bool
-) -> None:
+@given(st.integers(0, 2**32), st.booleans(), st.booleans())
+def test_no_room_is_given_twice_and_a_second_look_changes_nothing(seed: int, hold: bool, uses: bool) -> None:
+    chance = Random(seed)
     config = {"profile": "hold" if hold else "compat", "namespace": "system", "requests-use-buffers": uses}
     cluster = Buffers(config)
     cluster.tell(priority_class(cluster.now))
@@ -92,4 +94,8 @@ def test_no_room_is_given_twice_and_a_second_look_changes_nothing(
     cluster.advance(40.0)
     check(cluster)
     again = [d for d in cluster.said[before:] if isinstance(d, p.FillBuffer | p.PlanScaleUp)]
-    assert again == []
+    # A request that is tried again may take the room of a buffer then; nothing else changes by itself.
+    assert again == [] or any(isinstance(d, p.AttemptRequest) for d in cluster.said[before:])
+    copied = msgspec.json.decode(msgspec.json.encode(cluster.state), type=State)
+    live, restored = (Evaluation(state, seed="x").run() for state in (cluster.state, copied))
+    assert live == restored

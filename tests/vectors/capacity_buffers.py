@@ -23,10 +23,11 @@ from tidewright.events import facts as f
 from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
 from tidewright.events.base import Decision, Event, JsonObject
-from tidewright.events.decisions import CreateObject, SetStatus
+from tidewright.events.decisions import CreateObject, PatchObject, SetStatus
 from tidewright.events.placement import PlacementObjectObserved
 from tidewright.kube.conditions import find, parse
-from tidewright.kube.keys import buffer_key
+from tidewright.kube.keys import buffer_key, key_of
+from tidewright.kube.mergepatch import merged
 from tidewright.kube.podspecs import of_template
 from tidewright.kube.podtemplates import defaulted, essentials
 from tidewright.kube.projection.capacity import resource_quota
@@ -52,13 +53,14 @@ class Buffers(Cluster):
     Attributes:
         workloads: kind and name to the object.
         scales: the same to what its scale subresource says, and its pods.
+        patches: a template that is changed is seen as it is then.
     """
 
     def __init__(self, config: JsonObject, *, room: int = 0) -> None:
         super().__init__({"quiet-window": 0.0, **config})
         self.workloads: dict[tuple[str, str], JsonObject] = {}
         self.scales: dict[tuple[str, str], tuple[JsonObject, list[JsonObject]]] = {}
-        self.lost: str = ""
+        self.patches = True
         if room:
             self.add_node("room", cpu=room * 1000, memory=room * 2**30, pods=room)
 
@@ -94,8 +96,20 @@ class Buffers(Cluster):
             case CreateObject() if decision.target.kind == "PodTemplate":
                 self._inbox.append(o.Applied(at=self.now, decision=decision.id))
                 self._inbox.append(_template_fact(self.now, decision.manifest))
+            case PatchObject() if decision.target.kind == "PodTemplate":
+                self._inbox.append(o.Applied(at=self.now, decision=decision.id))
+                if self.patches:
+                    self._inbox.append(self._changed(decision))
             case _:
                 super()._act(decision)
+
+    def _changed(self, decision: PatchObject) -> Event:
+        key = key_of(decision.target.namespace, decision.target.name)
+        meta = self.state.template_meta[key]
+        whole = merged({"template": self.state.templates[key]}, decision.patch)
+        manifest = {"metadata": {"namespace": "ns", "name": decision.target.name, **whole["metadata"]}}
+        fact = _template_fact(self.now, {**manifest, "template": whole["template"]})
+        return msgspec.structs.replace(fact, generation=meta.generation + 1)
 
     def _made(self, manifest: JsonObject) -> list[Event]:
         """A pod, with the priority of its class as the API server resolves it."""

@@ -197,6 +197,7 @@ def test_a_template_that_comes_later_mends_the_buffer() -> None:
 
 def test_another_template_makes_another_managed_one_and_room_is_kept_meanwhile() -> None:
     cluster = buffered()
+    cluster.patches = False
     cluster.pod_template("t", pod_spec({"cpu": "2"}), generation=2)
     cluster.settle()
     (patch,) = cluster.of(PatchObject)
@@ -212,6 +213,27 @@ def test_another_template_makes_another_managed_one_and_room_is_kept_meanwhile()
     cluster.settle()
     assert (cluster.status("b") or {})["podTemplateGeneration"] == 2
     assert cluster.state.shapes[kept(cluster).shape].requests == {"cpu": 2000}
+
+
+def test_a_managed_template_that_is_gone_or_edited_is_put_right() -> None:
+    cluster = buffered()
+    (made,) = cluster.of(CreateObject)
+    name = made.target.name
+    owner = f.Owner(kind="CapacityBuffer", name="b", uid="uid-b", controller=True)
+    edited = {"spec": pod_spec({"cpu": "7"})}
+    cluster.tell(
+        p.PodTemplateObserved(
+            at=cluster.now, namespace="ns", name=name, uid="m", template=edited, generation=2, owners=(owner,)
+        )
+    )
+    cluster.settle()
+    (patch,) = cluster.of(PatchObject)
+    containers = patch.patch["template"]["spec"]["containers"]
+    assert containers[0]["resources"]["requests"] == {"cpu": "1"}
+    cluster.tell(p.PodTemplateGone(at=cluster.now, namespace="ns", name=name, uid="m"))
+    cluster.settle()
+    assert len(cluster.of(CreateObject)) == 2
+    assert said(cluster, cond.CAPACITY_READY).status == "True"
 
 
 def test_a_template_of_somebody_else_is_not_overwritten() -> None:

@@ -55,6 +55,7 @@ class Buffer(msgspec.Struct):
         base: pods of its workload that are wanted, and `base_at` when that was told; None where it is not known.
         workload: digest of the workload's pod template, as facts tell it.
         making: digest of the managed template that was asked for and has not been seen yet; empty for none.
+        accepted: digest and generation of what was written last: what the server makes of it holds, until somebody edits it.
         template_error, template_failed_at: why it could not be made or changed, and when; empty for nothing.
         shape: digest of a chunk's shape while room is kept.
         places: node to chunks, as decided last; `ready`, `upcoming`, `missing` of `wanted` chunks.
@@ -79,6 +80,7 @@ class Buffer(msgspec.Struct):
     base_at: float = 0.0
     workload: str = ""
     making: str = ""
+    accepted: str = ""
     template_error: str = ""
     template_failed_at: float = 0.0
     shape: str = ""

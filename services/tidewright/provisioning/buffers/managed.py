@@ -36,10 +36,11 @@ def managed(work: BufferWork, key: BufferKey, template: JsonObject) -> tuple[Man
         if meta.owner_name != name_of(key):
             error = f"PodTemplate {name} is there already, and is not of CapacityBuffer {name_of(key)}: remove it, or name the buffer otherwise"
             return Managed(error=f"{_FAILED}{error}"), []
-        if meta.owner == buffer.uid and _alike(content, template):
+        written = buffer.accepted == accepted(digest_of(template), meta.generation)
+        if meta.owner == buffer.uid and (written or _alike(content, template)):
             return Managed(meta.generation), []
     if buffer.making == digest_of(template):
-        return Managed(meta.generation if meta is not None else None), []
+        return Managed(), []  # until it is seen
     if buffer.template_error:
         again = buffer.template_failed_at + RETRY_S
         if work.now < again or not work.acts(key):
@@ -87,6 +88,11 @@ def _alike(content: JsonObject, template: JsonObject) -> bool:
         return essentials(content) == essentials(template)
     except (AttributeError, TypeError, KeyError):
         return False
+
+
+def accepted(digest: str, generation: int) -> str:
+    """Names a template that was written and then seen with a generation."""
+    return f"{digest}@{generation}"
 
 
 def digest_of(template: JsonObject) -> str:

@@ -14,7 +14,7 @@ from tidewright.events.decisions import CreateObject, DeleteObject, PatchObject,
 from tidewright.events.facts import WorkloadGone, WorkloadObserved
 from tidewright.kube.keys import BufferKey, buffer_key, key_of, name_of, namespace_of, pod_key
 from tidewright.provisioning.buffers.kept import Buffer, Resolution, TemplateMeta, held_by
-from tidewright.provisioning.buffers.managed import digest_of, wanted_by
+from tidewright.provisioning.buffers.managed import accepted, digest_of, wanted_by
 from tidewright.provisioning.buffers.naming import template_name
 from tidewright.provisioning.fold.common import BUFFER_KIND, wake
 from tidewright.provisioning.fold.forgetting import forget_shape
@@ -100,6 +100,9 @@ def _template_changed(state: State, namespace: str, name: str, touched: Touched)
     for key, buffer in _of_namespace(state, namespace):
         reference = buffer.spec.get("podTemplateRef")
         if template_name(name_of(key)) == name:
+            meta = state.template_meta.get(key_of(namespace, name))
+            if buffer.making and meta is not None:
+                buffer.accepted = accepted(buffer.making, meta.generation)
             buffer.making = buffer.template_error = ""
         elif not isinstance(reference, dict) or reference.get("name") != name:
             continue
@@ -227,9 +230,15 @@ def answered(
             _resolved(buffer, event, order.asked)
             wake(state, touched)
     elif isinstance(order, TemplateOrder):
+        meta = state.template_meta.get(
+            key_of(namespace_of(order.buffer), template_name(name_of(order.buffer)))
+        )
         if not isinstance(event, o.Applied) or event.reason in NOT_DONE:
-            buffer.making = ""
+            buffer.making = buffer.accepted = ""
             buffer.template_error, buffer.template_failed_at = event.message or event.reason, event.at
+            wake(state, touched)
+        elif event.found and buffer.making and meta is not None:  # then nothing more is seen of it
+            buffer.accepted, buffer.making = accepted(buffer.making, meta.generation), ""
             wake(state, touched)
     elif isinstance(event, o.Failed):
         buffer.rewrite = True
