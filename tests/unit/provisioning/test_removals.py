@@ -16,7 +16,9 @@ from tidewright.events.decisions import EvictPod
 from tidewright.host.fold.explainer import Reference
 from tidewright.kube.taints import DELETION_CANDIDATE, DRAIN, TO_BE_DELETED
 from tidewright.provisioning.scaledown.removal.soft import soft_marks
+from tidewright.provisioning.scaleup.orders import STATUS_MAP
 from tidewright.provisioning.state import State
+from tidewright.provisioning.tell import counts
 from tidewright.provisioning.tell.explaining import EXPLAINER
 
 NO_PASS = {"scale-down-unneeded-time": "10h", "max-bulk-soft-taint-count": 0}
@@ -27,6 +29,16 @@ def world(nodes: int = 3, config: dict[str, Any] | None = None, **group: int) ->
     cluster = Removing({**NO_PASS, **(config or {})})
     cluster.grown(nodes, **group)
     return cluster
+
+
+def evictions(cluster: Removing) -> dict[str, float]:
+    """How many pods were evicted, by what came of it."""
+    read = ((*counts.read(key), value) for key, value in cluster.state.counts.items())
+    return {
+        labels["eviction_result"]: value
+        for name, labels, value in read
+        if name == "cluster_autoscaler_evicted_pods_total"
+    }
 
 
 def test_a_node_is_marked_drained_and_deleted() -> None:
@@ -45,6 +57,11 @@ def test_a_node_is_marked_drained_and_deleted() -> None:
     assert cluster.groups["g"].target == 2
     assert cluster.state.removals == {}
     assert cluster.undone() == []
+    assert [event.message for event in cluster.object_events("ScaleDown") if event.target == STATUS_MAP] == [
+        "Scale-down: removing node n0, utilization: cpu 0.07, pods to reschedule: ns/p0,ns/p1,ns/p2",
+        "Scale-down: node n0 removed with drain",
+    ]
+    assert evictions(cluster) == {"succeeded": 3.0}
 
 
 def test_an_empty_node_goes_without_evictions() -> None:
@@ -122,6 +139,7 @@ def test_a_budget_that_stays_closed_undoes_the_drain() -> None:
     assert (cluster.undone(), cluster.evicted, cluster.marked()) == (["DisruptionBudget"], [], set())
     (undone,) = cluster.of(p.UndoRemoval)
     assert (undone.failed, undone.pod) == (True, "ns/p0")
+    assert evictions(cluster) == {"failed": 1.0}
     assert [e.message for e in cluster.object_events("ScaleDownFailed")] == [
         "failed to delete pod for ScaleDown",
         "failed to drain and delete node: pod ns/p0 may not be evicted: DisruptionBudget",

@@ -47,6 +47,8 @@ def _undo(state: State, event: p.UndoRemoval, _touched: Touched) -> None:
     removal = state.removals.get(event.node)
     if removal is not None and removal.decision == event.removal:
         del state.removals[event.node]
+        if event.failed and event.pod:
+            counts.add(state.counts, "cluster_autoscaler_evicted_pods_total", eviction_result="failed")
         if event.failed:
             state.lately.setdefault(removal.group, Lately()).failure = event.at
 

@@ -20,7 +20,7 @@ from tidewright.provisioning.scaledown.idle import SCALE_DOWN_DISABLED
 from tidewright.provisioning.scaledown.removal import evicting, marking, words
 from tidewright.provisioning.scaledown.removal.evicting import Turns
 from tidewright.provisioning.scaledown.removal.saga import Removal
-from tidewright.provisioning.scaledown.removal.standing import Standing, standing
+from tidewright.provisioning.scaledown.removal.standing import Standing, movers, standing
 from tidewright.provisioning.scaleup.orders import group_ref
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell.sentences import because
@@ -75,8 +75,9 @@ class Steps:
         if removal.deletion or name in self._undone:
             return  # the point of no return: only its outcome says more
         if not removal.mark:
-            pods = [*standing(self.state, self.index, name, self.now).movers]
-            self.decisions.append(words.begins(self.now, name, pods, drains=removal.drains))
+            pods = movers(self.state, self.index, name, self.now)
+            used = self._used(name)
+            self.decisions.append(words.begins(self.now, name, pods, used=used, drains=removal.drains))
             self.decisions.append(marking.mark(self.now, name, removal, cordon=self.settings.cordon))
             return
         if (why := self._changed(name, removal)) is not None:
@@ -93,6 +94,17 @@ class Steps:
             self._undo(name, removal, blocked)
             return
         self._drain(name, removal, there)
+
+    def _used(self, name: str) -> str:
+        """Of which resource of a node the most is asked for, and which part of it: `cpu 0.25`."""
+        row, node = self.index.grid.rows.get(name), self.state.nodes.get(name)
+        parts = [
+            (1.0 - float(self.index.grid.free[resource][row]) / there, resource)
+            for resource in ("cpu", "memory")
+            if row is not None and node is not None and (there := node.allocatable.get(resource, 0)) > 0
+        ]
+        ratio, resource = max(parts, default=(0.0, "nothing"))
+        return f"{resource} {ratio:.2f}"
 
     def _changed(self, name: str, removal: Removal) -> Undo | None:
         """What has come to pass since the decision that keeps the node."""

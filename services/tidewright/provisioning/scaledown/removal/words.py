@@ -27,12 +27,12 @@ def _on(
     )
 
 
-def begins(at: float, node: str, pods: Iterable[PodKey], *, drains: bool) -> RecordObjectEvent:
-    """On the status: a node is being removed."""
+def begins(at: float, node: str, pods: Iterable[PodKey], *, used: str, drains: bool) -> RecordObjectEvent:
+    """On the status: a node is being removed, of which so much was `used`."""
     if not drains:
         return status_event(at, SCALE_DOWN_EMPTY, f'Scale-down: removing empty node "{node}"')
-    named = ",".join(pods)
-    return status_event(at, SCALE_DOWN, f"Scale-down: removing node {node}, pods to reschedule: {named}")
+    message = f"Scale-down: removing node {node}, utilization: {used}, pods to reschedule: {','.join(pods)}"
+    return status_event(at, SCALE_DOWN, message)
 
 
 def marked(at: float, node: str, removal: Removal) -> RecordObjectEvent:
