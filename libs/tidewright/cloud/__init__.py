@@ -6,5 +6,6 @@ calls        how many calls to a cloud, for how long, and what a failure says ab
 errors       what a cloud can answer instead of doing it
 kubernetes   an API server, for clouds that are objects of one
 informer     objects of one kind there, as they are now
+aws/, clusterapi/, externalgrpc/, kwok/   one kind each; externalgrpc has a server of ours, too
 simulated/   the client of a cloud of our own, which is `tidewright.sim.cloud`
 """
