@@ -154,12 +154,18 @@ def holds(items: list[Item], world: World, plan: Plan) -> None:
 
 @settings(max_examples=120, deadline=None)
 @given(st.integers(0, 2**32))
-def test_every_pod_has_a_place_that_other_expanders_find_and_every_limit_is_kept(seed: int) -> None:
+def test_every_pod_has_a_place_that_another_expander_finds_at_no_higher_price_and_every_limit_is_kept(
+    seed: int,
+) -> None:
     items, world = cluster(seed)
     plan = plan_all(items, world)
     other = plan_all(items, as_others_do(world))
     assert all(here >= there for here, there in zip(plan.placed, other.placed, strict=True))
     holds(items, world, plan)
+    prices = {g.id: g.price_micro for g in world.groups}
+    if plan.placed == other.placed and None not in prices.values():
+        costs = [sum((prices[t.group] or 0) * t.added for t in each.targets) for each in (plan, other)]
+        assert costs[0] <= costs[1]
 
 
 def digest() -> str:

@@ -84,6 +84,17 @@ def test_what_a_limit_keeps_from_the_cheapest_group_goes_to_the_next() -> None:
     assert {d.count for d in cluster.of(p.DeclineScaleUp)} == {2}
 
 
+def test_where_limits_bind_the_pods_that_others_would_help_are_helped_at_less_cost() -> None:
+    # Of three nodes in all the large ones hold everything, the small ones cost less for as long as they do.
+    cluster = cheap(**{"max-nodes-total": 3})
+    cluster.add_group("dear", cpu=8000, price_micro=900_000)
+    cluster.add_group("large", cpu=8000, price_micro=500_000)
+    cluster.add_group("small", cpu=4000, price_micro=100_000)
+    waiting(cluster, 5, {"cpu": 3500})
+    cluster.settle()
+    assert ordered(cluster) == {"large": 2, "small": 1}
+
+
 def test_without_prices_scarce_things_are_dear_and_that_is_said() -> None:
     cluster = cheap()
     cluster.add_group("cards", cpu=16_000, memory=64 * GIB, more={"nvidia.com/gpu": 4})

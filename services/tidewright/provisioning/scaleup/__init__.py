@@ -4,6 +4,7 @@ plans     what a plan is and what it is made against; words for results and reas
 options   one option: what each group could do; expander: which of them is chosen
 sharing   the choice cut by limits and shared out among similar groups; groups below their minimum
 rounds    option after option until nothing is left, each on the world as the last one leaves it
+leastcost/ all that waits and all groups planned as one: the expander `least-cost`
 coming    nodes that are not there yet, by their names
 orders    decisions as they go to the log
 refusals  what a refusal said last of a shape

@@ -16,8 +16,8 @@ from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.scaleup.coming import planned
 from tidewright.provisioning.scaleup.leastcost.planning import Joint, Share, jointly, plain
-from tidewright.provisioning.scaleup.leastcost.prices import Prices
-from tidewright.provisioning.scaleup.leastcost.reasons import reasons_of
+from tidewright.provisioning.scaleup.leastcost.prices import Prices, prices_of
+from tidewright.provisioning.scaleup.leastcost.reasons import one_by_one, reasons_of
 from tidewright.provisioning.scaleup.options import Look, as_option, look, plan
 from tidewright.provisioning.scaleup.plans import (
     ALL_OR_NOTHING,
@@ -30,6 +30,9 @@ from tidewright.provisioning.scaleup.plans import (
 )
 from tidewright.provisioning.scaleup.sharing import cut_and_share
 from tidewright.provisioning.settings import LEAST_COST
+
+SMALL = 400
+"""Items times groups: for no more of them the plan is compared with the one that least waste makes."""
 
 
 def plan_all(
@@ -55,12 +58,13 @@ def plan_all(
 
 
 def _better(rounds: _Rounds, items: Sequence[Item], world: World, redistribute: bool) -> _Rounds:
-    """What was planned at least cost; or, where limits leave pods without a place, what helps pods that it does not."""
+    """What was planned at least cost; where limits leave pods without a place, for those pods that can be helped otherwise."""
     placed = rounds.total.placed
     able = {number for hosts in (rounds.first.able if rounds.first else {}).values() for number in hosts}
     short = any(item.count > n for i, (item, n) in enumerate(zip(items, placed, strict=True)) if i in able)
     whole = any(group.zero_or_max for group in world.groups)
-    if not short and not whole:
+    small = len(items) * len(world.groups) <= SMALL  # then it costs next to nothing to look
+    if not short and not whole and not small:
         return rounds
     plainly = _Rounds(
         items,
@@ -71,11 +75,26 @@ def _better(rounds: _Rounds, items: Sequence[Item], world: World, redistribute: 
     )
     plainly.one_by_one(plainly.shapes)
     if any(there > here for here, there in zip(placed, plainly.total.placed, strict=True)):
-        return plainly
-    costs = [each.price(rounds.prices) for each in (rounds, plainly)]
-    if plainly.total.placed == placed and None not in costs and costs[1] < costs[0]:  # type: ignore[operator]
+        same = _Rounds(
+            [Item(i.shape, n) for i, n in zip(items, plainly.total.placed, strict=True)], world, redistribute
+        )
+        same.jointly()
+        same.one_by_one(same.shapes)
+        if same.total.placed != plainly.total.placed or not _cheaper(same, plainly, same.prices):
+            return plainly
+        same.widen(items)
+        same.one_by_one(same.shapes)
+        return same
+    if plainly.total.placed == placed and _cheaper(plainly, rounds, rounds.prices):
+        plainly.total.why = one_by_one(plainly.price(rounds.prices), rounds.price(rounds.prices))
         return plainly
     return rounds
+
+
+def _cheaper(one: _Rounds, other: _Rounds, prices: Mapping[NodeGroupId, int]) -> bool:
+    """Whether what one has planned costs less; not where a price is not known."""
+    price, beside = one.price(prices), other.price(prices)
+    return price is not None and beside is not None and price < beside
 
 
 class _Rounds:
@@ -85,6 +104,7 @@ class _Rounds:
         remaining: pods without a place, by shape.
         first: what the first look at the groups said.
         joint: what was planned as one.
+        prices: of one node of each group, where it is to cost least.
     """
 
     def __init__(self, items: Sequence[Item], world: World, redistribute: bool) -> None:
@@ -103,7 +123,14 @@ class _Rounds:
         self.total = Plan(result=NO_OPTIONS, option_pods=(0,) * len(items), placed=(0,) * len(items))
         self.first: Plan | None = None
         self.joint: Joint | None = None
+        self.prices: Mapping[NodeGroupId, int] = {}
         self._rounds = 0
+
+    def widen(self, items: Sequence[Item]) -> None:
+        """From now on for so many pods of the same items."""
+        self.items = items
+        for item, placed in zip(items, self.total.placed, strict=True):
+            self.remaining[item.shape.digest] = item.count - placed
 
     def waiting(self) -> list[Item]:
         return [Item(self.shapes[d], n) for d, n in self.remaining.items() if n]
@@ -125,6 +152,8 @@ class _Rounds:
     def jointly(self) -> None:
         """All that can be planned as one, at least cost; what looks at other nodes comes before it, one by one."""
         asked = look(self.items, self.trial)
+        node = prices_of([group for group in asked.valid if group.template is not None], self.items).node
+        self.prices = node | {other: node[g.id] for g in asked.valid for other in g.also if g.id in node}
         self.first = Plan(
             result=NO_OPTIONS, able=asked.able, reasons=asked.reasons, item_reasons=asked.item_reasons
         )
@@ -133,7 +162,7 @@ class _Rounds:
         if special:
             self.one_by_one(special)
         waiting = self.waiting()
-        if special:
+        if special or len(waiting) < len(self.items):
             asked = look(waiting, self.trial)
         self.joint = joint = jointly(waiting, asked.valid, asked.fits, self.trial)
         if joint is None:
@@ -180,10 +209,6 @@ class _Rounds:
             here = self.trial.grid.place(item.shape, item.count, after)
             if here:
                 _count(self.total, self.remaining, self.items, item.shape.digest, here)
-
-    @property
-    def prices(self) -> Mapping[NodeGroupId, int]:
-        return self.joint.prices.node if self.joint is not None else {}
 
     def price(self, prices: Mapping[NodeGroupId, int]) -> int | None:
         """What the nodes cost; None where that is not known of a group."""

@@ -38,6 +38,7 @@ _SENTENCES: dict[str, str] = {
     "PlannedAsOne": "{pods} pods are planned as one over {groups} groups: their nodes cost {price} an hour, and none for them cost less than {bound}",
     "ValuedAsOne": "{pods} pods are planned as one over {groups} groups, those without a price at what the others cost: their nodes cost {price} an hour, and none for them cost less than {bound}",
     "WeighedAsOne": "{pods} pods are planned as one over {groups} groups; as none has a price, nodes count by what they have, the more the less of it is asked for: they come to {price}, and none for them to less than {bound}",
+    "OneByOne": "groups chosen one after the other cost {price}, planned as one {other}",
     "ChosenFor": "group {group} is chosen for {pods} pods (shapes: {shapes}; most ask for {asks}), at {price} a node",
     "NoGroup": "no group can take them",
     "GroupOut": "group {group}: {reason}",

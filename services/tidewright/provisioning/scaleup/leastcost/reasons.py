@@ -28,6 +28,11 @@ def reasons_of(joint: Joint) -> tuple[Because, ...]:
     return (whole, *(_chosen(share, node[share.group.id]) for share in joint.shares[:NAMED]))
 
 
+def one_by_one(price: int | None, other: int | None) -> tuple[Because, ...]:
+    """That the groups were better chosen one after the other, and what both plans cost."""
+    return (because("OneByOne", price=_amount(price or 0), other=_amount(other or 0)),)
+
+
 def _chosen(share: Share, price: int) -> Because:
     held = [(pods, shape) for shape, pods in zip(share.shapes, share.estimate.placed, strict=True) if pods]
     _, most = max(held, key=lambda each: (each[0], each[1].digest))
