@@ -382,6 +382,7 @@ def test_in_shadow_nothing_is_asked_or_written_and_what_would_be_is_recorded() -
     cluster.buffer("b", CHUNKS)
     cluster.settle()
     assert not cluster.of(SetStatus)
+    assert cluster.of(p.IncreaseNodeGroup)
     assert all(d.shadow for d in cluster.of(p.PlanScaleUp) + cluster.of(p.IncreaseNodeGroup))
 
 

@@ -82,11 +82,12 @@ def _concluded(work: BufferWork, key: BufferKey) -> tuple[Ready | None, list[Dec
     if template.error:
         _fail(work, key, status, template.error)
         return None, decisions
-    if template.generation is None:
+    generation = template.generation
+    if generation is None and work.binding and not work.acts(key):
+        work.assumed[key], generation = chunk.template, 0  # what would be done is told as if it were there
+    if generation is None:
         return None, decisions
-    status = msgspec.structs.replace(
-        status, template=template_name(name_of(key)), generation=template.generation
-    )
+    status = msgspec.structs.replace(status, template=template_name(name_of(key)), generation=generation)
     return _counted(work, key, spec, status, template=chunk.template, shape=shape), decisions
 
 

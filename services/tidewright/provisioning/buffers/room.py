@@ -106,7 +106,7 @@ def want(work: BufferWork) -> None:
             generation=status.generation,
             replicas=status.replicas,
         )
-        found = inject(standing, _template(work.state, key, status.template))
+        found = inject(standing, _template(work, key, status.template))
         if found is None or work.held_alone(key):
             continue
         condition = found.condition
@@ -119,8 +119,10 @@ def want(work: BufferWork) -> None:
         work.put(key, condition)
 
 
-def _template(state: State, key: BufferKey, name: str) -> Mapping[str, Template]:
-    where = key_of(namespace_of(key), name)
+def _template(work: BufferWork, key: BufferKey, name: str) -> Mapping[str, Template]:
+    if key in work.assumed:
+        return {name: Template(0, work.assumed[key])}
+    state, where = work.state, key_of(namespace_of(key), name)
     content, meta = state.templates.get(where), state.template_meta.get(where)
     if content is None:
         return {}
@@ -129,7 +131,7 @@ def _template(state: State, key: BufferKey, name: str) -> Mapping[str, Template]
 
 def _wanted(work: BufferWork, key: BufferKey, template: str, chunks: int) -> Wanted:
     namespace = namespace_of(key)
-    content = work.state.templates[key_of(namespace, template)]
+    content = work.assumed.get(key) or work.state.templates[key_of(namespace, template)]
     spec: JsonObject = dict(content.get("spec") or {})
     known = work.state.objects.get("PriorityClass", {}).get(str(spec.get("priorityClassName")))
     if spec.get("priority") is None and known is not None:

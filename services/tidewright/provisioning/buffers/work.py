@@ -70,6 +70,7 @@ class BufferWork:
         statuses: by buffer, of those about which something was concluded.
         why: the reasons of what their status says.
         wanted: the room that is taken, by buffer.
+        assumed: templates that would be kept, where the modes hold that back.
         binding: what is decided is carried out.
     """
 
@@ -85,6 +86,7 @@ class BufferWork:
         self.statuses: dict[BufferKey, Status] = {}
         self.why: dict[BufferKey, list[Because]] = {}
         self.wanted: dict[BufferKey, Wanted] = {}
+        self.assumed: dict[BufferKey, JsonObject] = {}
         self._conditions: dict[BufferKey, tuple[Condition, ...]] = {}
         self.mine: list[BufferKey] = sorted(
             (key for key, buffer in state.buffers.items() if settings.buffers and _served(buffer)),
