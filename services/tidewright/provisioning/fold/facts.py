@@ -409,10 +409,14 @@ def _quota_gone(state: State, event: p.ResourceQuotaGone, touched: Touched) -> N
 
 
 def _budget(state: State, event: p.PodDisruptionBudgetObserved, touched: Touched) -> None:
-    state.budgets[key_of(event.namespace, event.name)] = Budget(
+    key = key_of(event.namespace, event.name)
+    before = state.budgets.get(key)
+    state.budgets[key] = Budget(
         event.selector, event.allowed, event.behind, event.unhealthy_always, at=event.at
     )
-    removals.budget_changed(state, event.namespace, touched)
+    other = before is not None and before.selector != event.selector
+    if event.allowed > 0 or event.unhealthy_always or other:  # else nobody may go who could not before
+        removals.budget_changed(state, event.namespace, touched)
 
 
 def _budget_gone(state: State, event: p.PodDisruptionBudgetGone, touched: Touched) -> None:

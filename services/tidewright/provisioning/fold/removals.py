@@ -9,7 +9,7 @@ from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
 from tidewright.events.base import Event
 from tidewright.events.decisions import EvictPod
-from tidewright.kube.keys import pod_key
+from tidewright.kube.keys import PodKey, pod_key
 from tidewright.kube.taints import TO_BE_DELETED
 from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.group_ids import NodeGroupId
@@ -230,12 +230,21 @@ def pod_changed(state: State, node: str, touched: Touched) -> None:
 
 
 def budget_changed(state: State, namespace: str, touched: Touched) -> None:
-    """A budget has more room, or less: pods of its namespace may have waited for that."""
+    """A budget may have more room: nodes are looked at on which a pod of its namespace waits for its turn."""
     prefix = f"{namespace}/"
-    index = index_of(state)
-    for name in state.removals:
-        if any(key.startswith(prefix) for key in index.on_node.get(name, ())):
+    on_node = index_of(state).on_node
+    for name, removal in state.removals.items():
+        if removal.held_at is not None and any(
+            key.startswith(prefix) and _waits(state, removal, key) for key in on_node.get(name, ())
+        ):
             touched.removals.append(name)
+
+
+def _waits(state: State, removal: Removal, key: PodKey) -> bool:
+    """Whether a pod was not asked to leave yet, or in vain."""
+    leaving = removal.pods.get(key)
+    asked = leaving is not None and (bool(leaving.order) or leaving.evicted_at is not None)
+    return not asked and not state.pods[key].daemon
 
 
 def group_changed(state: State, group: NodeGroupId, touched: Touched) -> None:
