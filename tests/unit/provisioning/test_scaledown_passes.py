@@ -243,3 +243,16 @@ def test_series_count_who_is_unneeded_and_what_keeps_the_others() -> None:
     assert found["cluster_autoscaler_unremovable_nodes_count", "NotUnneededLongEnough"] == 2
     assert found[("cluster_autoscaler_scale_down_in_cooldown",)] == 0
     assert found[("cluster_autoscaler_pending_node_deletions",)] == 0
+
+
+def test_a_group_that_came_back_has_its_nodes_looked_at() -> None:
+    cluster = three_nodes()
+    cluster.advance(15)
+    cluster.tell(p.NodeGroupGone(at=cluster.now, name="g"))
+    cluster.add_group("other", target=1)
+    cluster.known("o0", "other")
+    cluster.advance(15)
+    assert cluster.unneeded == {"o0"}
+    cluster.observe_group("g")
+    cluster.advance(15)
+    assert cluster.unneeded == {"g0", "g1", "o0"}

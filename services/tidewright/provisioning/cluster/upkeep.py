@@ -19,7 +19,7 @@ from tidewright.provisioning.cluster.view import GroupView, View
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.pack.grid import Grid
-from tidewright.provisioning.scaledown import idle
+from tidewright.provisioning.scaledown import idle, unregistered
 from tidewright.provisioning.scaleup import saga
 from tidewright.provisioning.scaleup.orders import group_ref, status_event, taken_back
 from tidewright.provisioning.settings import Settings
@@ -222,15 +222,20 @@ class _Groups:
     def _never_registered(self, name: NodeGroupId, view: GroupView) -> bool:
         """Instances without a node for too long are deleted, never below the group's minimum; whether any is."""
         group = self.state.groups[name]
-        spare = max(0, group.target - group.min_size)
-        doomed = list(view.long) if self.settings.force_unregistered else list(view.long)[:spare]
-        if not doomed or (group.zero_or_max and len(doomed) < len(view.long)):
-            return False
-        if group.zero_or_max:
-            doomed = [
-                i.id for i in group.instances if i.id not in group.deleting
-            ]  # as a whole, or not at all
+        there = [i.id for i in group.instances if i.id not in group.deleting]
         force = self.settings.force_unregistered
+        doomed = unregistered.to_delete(
+            view.long,
+            there,
+            target=group.target,
+            minimum=group.min_size,
+            zero_or_max=group.zero_or_max,
+            allow_non_atomic=group.allow_non_atomic,
+            all_failed=len(view.long) == len(there),
+            force=force,
+        )
+        if not doomed:
+            return False
         self.decisions.append(self._deletion(name, doomed, "TimedOut", force=force))
         self.decisions.append(
             status_event(

@@ -251,6 +251,7 @@ def _cloud_gone(state: State, event: p.CloudGone, _touched: Touched) -> None:
 
 def _group(state: State, event: p.NodeGroupObserved, touched: Touched) -> None:
     name = NodeGroupId(event.name)
+    new = name not in state.groups
     group = state.groups.setdefault(name, GroupState())
     before = (group.target, group.instances, group.max_size, group.min_size, group.error)
     group.min_size, group.max_size = event.min_size, event.max_size
@@ -279,6 +280,8 @@ def _group(state: State, event: p.NodeGroupObserved, touched: Touched) -> None:
             if node is not None and node.group != name:
                 node.group = name
                 index.claims.stale_nodes.add(machines[instance.id])
+                index.node_changed(machines[instance.id])
+            elif node is not None and new:
                 index.node_changed(machines[instance.id])
         group.since = {i.id: group.since.get(i.id, event.at) for i in machines_there if i.id not in machines}
         group.deleting = {
