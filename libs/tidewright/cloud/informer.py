@@ -49,12 +49,14 @@ class Informer(Generic[T]):
 
     Attributes:
         objects: by namespace and name; those that cannot be read are left out.
+        changes: how often `objects` were touched, so that who has seen them knows whether to look again.
         error: why it cannot follow at the moment; None while it does.
     """
 
     def __init__(self, cluster: Cluster, path: str, read: Callable[[bytes], T]) -> None:
         """`read` makes an object of its JSON; what it refuses with `msgspec.MsgspecError` is passed over."""
         self.objects: dict[tuple[str, str], T] = {}
+        self.changes = 0
         self.error: CloudError | None = None
         self.path = path
         self._cluster = cluster
@@ -96,6 +98,7 @@ class Informer(Generic[T]):
                     self._take(item)
 
     def _take(self, item: Item) -> None:
+        self.changes += 1
         match item:
             case ListStarted():
                 self._listing = {}

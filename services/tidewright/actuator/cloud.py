@@ -259,6 +259,7 @@ class CloudApplier:
 
     async def _decrease(self, effect: DecreaseNodeGroup, allowance: Allowance, group_id: str) -> Result:
         """Take back what is unfulfilled, as far as it is."""
+        why = ""
         for _ in range(LOOKS):
             group = await self._read(group_id, allowance)
             size = await group.target_size()
@@ -288,10 +289,11 @@ class CloudApplier:
                         expect=size,
                     ),
                 )
-            except (Conflict, Invalid):
+            except (Conflict, Invalid) as error:
+                why = error.message
                 continue  # an instance came up since the look, or the size changed
             return Done(result={"size": new_size})
-        return Again(verdict.CONFLICT, f"the instances of {effect.target.name} keep changing")
+        return Again(verdict.CONFLICT, f"the instances of {effect.target.name} keep changing: {why}")
 
     async def _delete(self, effect: DeleteInstances, allowance: Allowance, group_id: str) -> Result:
         group = await self._read(group_id, allowance)

@@ -376,6 +376,8 @@ class ClusterApiProvider:
         """Kinds of templates that are not served, and when to ask again (the loop's time)."""
         self._groups: dict[str, ClusterApiGroup] = {}
         self._owners: dict[str, str] = {}
+        self._seen: dict[Informer[Any], int] = {}
+        """What the groups are made of, by how often it had changed."""
         self._said: frozenset[str] = frozenset()
 
     # --- Looking ----------------------------------------------------------------------------------
@@ -390,6 +392,9 @@ class ClusterApiProvider:
             if self._is_ours(kind, resource)
         ]
         await self._follow_templates(resource for _, resource in resources)
+        seen = {informer: informer.changes for informer in self._informers}
+        if seen == self._seen:
+            return  # groups and machines are as they were
         machines = self._by_owner()
         groups: dict[str, ClusterApiGroup] = {}
         owners: dict[str, str] = {}
@@ -402,7 +407,11 @@ class ClusterApiProvider:
                 ids = [machine.id for machine in own] or list(resource.spec.providerIDList or ())
                 owners.update(dict.fromkeys(ids, group_id))
         self._tell_unusable(resources, groups)
-        self._groups, self._owners = groups, owners
+        self._groups, self._owners, self._seen = groups, owners, seen
+
+    @property
+    def _informers(self) -> list[Informer[Any]]:
+        return [*self._resources.values(), *self._machines.values(), *self._templates.values()]
 
     def _is_ours(self, kind: str, resource: Scalable) -> bool:
         metadata = resource.metadata
@@ -685,10 +694,7 @@ class ClusterApiProvider:
 
     async def cleanup(self) -> None:
         """Stop following, and close the connection."""
-        informers: list[Informer[Any]] = [
-            *self._resources.values(), *self._machines.values(), *self._templates.values(),
-        ]  # fmt: skip
-        for informer in informers:
+        for informer in self._informers:
             await informer.stop()
         await self._cluster.close()
 

@@ -24,10 +24,7 @@ class Followed(ClusterApiProvider):
     async def refresh(self) -> None:
         await self.bench.act()
         await self.look()
-        informers: list[Informer[Any]] = [
-            *self._resources.values(), *self._machines.values(), *self._templates.values(),
-        ]  # fmt: skip
-        for informer in informers:
+        for informer in self._informers:
             await until(partial(self.bench.is_heard_of, informer))
         await self.look()
 
