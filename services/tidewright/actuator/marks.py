@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tidewright.actuator.allowed.fields import CHUNK
 from tidewright.actuator.requests import Mismatch, check_uid
 from tidewright.events.base import JsonObject
 from tidewright.events.provisioning import MarkNode
@@ -109,6 +110,7 @@ def would_move(pod: JsonObject) -> bool:
         metadata.get("deletionTimestamp")
         or MIRROR in annotations
         or annotations.get(DAEMON_SET_POD) == "true"
+        or CHUNK in annotations  # it holds room of a buffer, and does nothing
     ):
         return False
     if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):

@@ -122,6 +122,7 @@ def test_an_instance_is_deleted_of_the_node_that_was_drained_alone() -> None:
         ({"metadata": {"ownerReferences": [{"kind": "ReplicaSet", "controller": True}]}}, True),
         ({"status": {"phase": "Succeeded"}}, False),
         ({"status": {"phase": "Running"}}, True),
+        ({"metadata": {"annotations": {"tidewright.dev/buffer": "ns/b/shape"}}}, False),
     ],
 )
 def test_a_pod_that_would_be_lost_with_its_node(pod: JsonObject, moves: bool) -> None:
