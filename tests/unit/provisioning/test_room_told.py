@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.provisioning.test_buffers import CHUNKS, buffered
-from tests.unit.provisioning.test_explaining import ATOMIC, CHECK, copied
+from tests.unit.provisioning.test_explaining import ATOMIC, CHECK, copied, tried
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
 from tidewright.host.fold.explainer import Reference
@@ -165,3 +165,8 @@ def test_nodes_that_differ_by_a_number_are_a_range(names: list[str], told: str) 
 
 def test_a_line_that_repeats_is_told_once_with_its_count() -> None:
     assert folding.once(["A.", "B.", "A.", "A."]) == ["A (3 times).", "B."]
+
+
+def test_a_preview_says_the_same_of_a_request_that_is_not_there_yet() -> None:
+    answer = tried(booked("hold"), "700m", 10, CHECK)
+    assert f"10 x 700m would fit on general-1..3 {BOOKED}".removesuffix(".") in answer.sentences

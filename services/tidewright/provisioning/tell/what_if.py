@@ -26,7 +26,9 @@ from tidewright.provisioning.fold import evolve
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.conditions import Condition
+from tidewright.provisioning.scaleup.plans import NOT_NEEDED, SUCCESSFUL
 from tidewright.provisioning.state import State
+from tidewright.provisioning.tell import room
 from tidewright.provisioning.tell.clouds import all_clouds
 from tidewright.provisioning.tell.sentences import sentence
 
@@ -119,11 +121,16 @@ def preview(
         *(b for b in (plan.because if plan is not None else ()) if b not in attempt.because),
     )
     increases = plan.increases if plan is not None else ()
+    lacks: list[str] = []
+    if attempt.result not in (SUCCESSFUL, NOT_NEEDED):
+        short = room.lack(state, room.sets_of(state, key), key)
+        told = (*short.sentences, *room.more_nodes(state, short, would="all would fit"))
+        lacks = [text.removesuffix(".") for text in told]
     return Answer(
         result=attempt.result,
         increases=increases,
         verdicts=plan.verdicts if plan is not None else attempt.verdicts,
-        sentences=tuple(sentence(b) for b in why_all),
+        sentences=(*(sentence(b) for b in why_all), *lacks),
         conditions=conditions,
         messages=messages,
         cost_micro=cost_of(state, increases),
