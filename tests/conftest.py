@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,9 @@ from tidewright.log.install import Plan, install_log
 
 # Every service that a test starts would compile everything anew: half of the processor time that its start takes.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Stacks that tests start are found by nobody else, nor those of whoever runs the tests by them.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="tidewright-state-")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 # The same examples at every run, so that a change is judged by what it changes. New ones are looked for
 # with `make test ARGS='--hypothesis-profile=explore'`.

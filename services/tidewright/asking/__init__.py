@@ -3,6 +3,8 @@
 services         the services and what loads them
 options          where the log is, and in which form answers are printed
 errors           errors that end a question, and the exit code of each
+running          the stacks of this user that run, for a question that names none
+namespaces       the namespace that is meant
 manifests        files that users hand over
 answers          what each question is answered with, typed
 tables           tables for people, and text of others made harmless

@@ -18,6 +18,7 @@ from tidewright.asking.errors import BadInput
 from tidewright.asking.explain import speakers
 from tidewright.asking.lines import answer, decision_of, line, object_of, subject_object, title
 from tidewright.asking.lookups import FIRST_STEP, decided_about, ledger_of
+from tidewright.asking.namespaces import meant
 from tidewright.asking.objects import named
 from tidewright.asking.options import NOT_NEGATIVE, AskedLogOptions, Output
 from tidewright.asking.point_in_time import INTERLEAVED, Moment, is_past, moment_of
@@ -306,7 +307,7 @@ async def _wanted(
             f"--since {readable(selection.since.at)} is later than --until {readable(selection.until.at)}"
         )
     if about:
-        selection.about = named(about, namespace or "default")
+        selection.about = named(about, meant(namespace))
         await _look_elsewhere(source, selection, selection.about)
     return selection
 

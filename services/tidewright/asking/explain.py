@@ -19,7 +19,8 @@ from tidewright.asking.answers import builtins
 from tidewright.asking.errors import BadInput
 from tidewright.asking.lines import subject_object
 from tidewright.asking.lookups import Found, reference_of
-from tidewright.asking.objects import named
+from tidewright.asking.namespaces import Namespace, meant
+from tidewright.asking.objects import named, spoken
 from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.point_in_time import Moment, moment_of
 from tidewright.asking.service_state import Asked, halted, restored, seen_by
@@ -310,10 +311,8 @@ async def _is_about(
 
 
 def explain(
-    what: Annotated[str, Parameter(help="The object, as KIND/NAME.")] = "",
-    /,
-    *,
-    namespace: Annotated[str, Parameter(name=["--namespace", "-n"], help="Its namespace.")] = "default",
+    *what: Annotated[str, Parameter(help="The object, as KIND/NAME or KIND NAME.")],
+    namespace: Namespace = "",
     at: Annotated[str, Parameter(help="As of this log time, so long ago, or seq:N; now by default.")] = "",
     decision: Annotated[str, Parameter(help="Explain the decision of this id.")] = "",
     log: AskedLogOptions | None = None,
@@ -327,7 +326,7 @@ def explain(
         raise BadInput("name one object as KIND/NAME, for example wpa/shop, or a decision with --decision ID")
     if at and decision:
         raise BadInput("--at and --decision: a decision has its own moment, give one of them")
-    asked = named(what, namespace) if what else None
+    asked = named(spoken(what), meant(namespace)) if what else None
 
     async def run() -> Explanation:
         async with opened(log, file) as source:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,12 +13,12 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from tidewright.asking.errors import BadInput, Unavailable, translated
-from tidewright.asking.options import AskedLogOptions, LogOptions
+from tidewright.asking.options import THE_LOG, AskedLogOptions, LogOptions
 from tidewright.asking.point_in_time import moment_of
 from tidewright.asking.progress import progress
 from tidewright.asking.service_state import inputs_of
 from tidewright.asking.services import DECIDERS, SERVICES, Role, Service, load
-from tidewright.asking.source import FromFile, Source, ends_of, opened, slot_in
+from tidewright.asking.source import FromFile, Source, ends_of, folder_served, opened, slot_in
 from tidewright.asking.starting_states import beginnings
 from tidewright.asking.withholding import Withholding, left_out_of
 from tidewright.events.version import __version__
@@ -360,9 +360,18 @@ def import_(
     /,
     *,
     log: LogOptions | None = None,
+    data: Annotated[
+        Path | None,
+        Parameter(
+            help="Data folder for `tidewright up`, made when it is not there, instead of a server.",
+            group=THE_LOG,
+        ),
+    ] = None,
 ) -> int:
     """Read an exported file into an empty log, every record at its old sequence."""
     on = log or LogOptions()
+    if data is not None and on.nats != LogOptions.nats:
+        raise BadInput("--data names the log of a folder, and --nats that of a server: give one of them")
     file = whole(path)
     if file.manifest.without:
         raise BadInput(
@@ -375,9 +384,13 @@ def import_(
         )
 
     async def run() -> int:
-        with translated():
+        async with AsyncExitStack() as kept:
+            server = on.nats
+            if data is not None:
+                server = await kept.enter_async_context(folder_served(data))
+            kept.enter_context(translated())
             async with await Log.connect(
-                on.nats, on.cluster, credentials=on.identity(), timeout_s=5.0
+                server, on.cluster, credentials=on.identity(), timeout_s=5.0
             ) as running:
                 plan = Plan(slots=file.manifest.slots, cluster_id=file.manifest.cluster_id, deciders=DECIDERS)
                 await install_log(running, plan)

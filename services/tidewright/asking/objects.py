@@ -79,6 +79,8 @@ def spoken(words: Sequence[str]) -> str:
         BadInput: these are not the words for one object.
     """
     match list(words):
+        case []:
+            raise BadInput("name one object as KIND/NAME or KIND NAME, for example wpa/shop")
         case [one]:
             return one
         case [kind, name] if "/" not in kind:

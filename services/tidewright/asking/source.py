@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace
 from pathlib import Path
@@ -18,6 +18,7 @@ from cyclopts import Parameter
 from tidewright.asking import postponed  # noqa: F401  # before the NATS client
 from tidewright.asking.errors import BadInput, CommandError, Unavailable, translated
 from tidewright.asking.options import THE_LOG, AskedLogOptions, LogOptions
+from tidewright.asking.running import located
 from tidewright.asking.services import SERVICES, Role
 from tidewright.events import registry
 from tidewright.host.process.stderr import STDERR
@@ -379,7 +380,7 @@ async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[S
                 raise BadInput(str(altered)) from error
             raise CommandError(f"{file}: {_parked(error)}") from error
         return
-    on = where or LogOptions()
+    on = located(where or LogOptions())
     if folder is not None:
         async with (
             _kept(on, folder) as kept,
@@ -468,6 +469,23 @@ async def _adopted(log: Log) -> None:
 
 
 @asynccontextmanager
+async def reached(where: LogOptions | None) -> AsyncIterator[LogOptions]:
+    """The log that options name as one on a server: that of a data folder is served meanwhile, that of a stack found.
+
+    Raises:
+        BadInput: no log is kept in the folder; several stacks run.
+        Unavailable: its server does not start.
+    """
+    on = located(where or LogOptions())
+    folder = on.data if isinstance(on, AskedLogOptions) else None
+    if folder is None:
+        yield on
+        return
+    async with _kept(on, folder) as kept:
+        yield kept
+
+
+@asynccontextmanager
 async def _kept(on: LogOptions, folder: Path) -> AsyncIterator[LogOptions]:
     """The log of a data folder as one on a server, under the name of its cluster."""
     from tidewright.cli import keptlog
@@ -479,6 +497,13 @@ async def _kept(on: LogOptions, folder: Path) -> AsyncIterator[LogOptions]:
             async with await Log.connect(url, on.cluster, timeout_s=5.0) as log:
                 cluster = await keptlog.cluster_on(log, on.cluster)
         yield replace(LogOptions(), nats=url, cluster=cluster)
+
+
+def folder_served(folder: Path) -> AbstractAsyncContextManager[str]:
+    """The URL of a server with the logs of a data folder, which is made when it is not there."""
+    from tidewright.cli import keptlog
+
+    return keptlog.served(folder, new=True)
 
 
 def _parked(error: Exception) -> str:

@@ -14,7 +14,8 @@ from tidewright.asking.answers import LastFact, ObjectState, builtins, stamp
 from tidewright.asking.explain import speakers_on
 from tidewright.asking.lines import line, title
 from tidewright.asking.lookups import Found
-from tidewright.asking.objects import named
+from tidewright.asking.namespaces import Namespace, meant
+from tidewright.asking.objects import named, spoken
 from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.point_in_time import Moment, moment_of
 from tidewright.asking.service_state import Asked, restored
@@ -66,17 +67,15 @@ async def state_of(source: Source, asked: Reference, moment: Moment) -> StateOf:
 
 
 def state(
-    what: Annotated[str, Parameter(help="The object, as KIND/NAME.")],
-    /,
-    *,
-    namespace: Annotated[str, Parameter(name=["--namespace", "-n"], help="Its namespace.")] = "default",
+    *what: Annotated[str, Parameter(help="The object, as KIND/NAME or KIND NAME.")],
+    namespace: Namespace = "",
     at: Annotated[str, Parameter(help="As of this log time, so long ago, or seq:N; now by default.")] = "",
     log: AskedLogOptions | None = None,
     file: FromFile = None,
     output: Output = "table",
 ) -> int:
     """What was known of an object at any moment: its last fact, and what each service held of it."""
-    asked = named(what, namespace)
+    asked = named(spoken(what), meant(namespace))
 
     async def run() -> StateOf:
         async with opened(log, file) as source:

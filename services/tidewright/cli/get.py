@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from tidewright.asking import listing
 from tidewright.asking.answers import KindList, ListedObject, ObjectList, builtins
 from tidewright.asking.errors import BadInput
+from tidewright.asking.namespaces import Namespace, meant
 from tidewright.asking.objects import CLUSTER_SCOPED, SHORT, named, spoken
 from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.point_in_time import moment_of
@@ -29,9 +30,7 @@ def get(
     *what: Annotated[
         str, Parameter(help="A kind, or one object as KIND/NAME or KIND NAME; without, the kinds.")
     ],
-    namespace: Annotated[
-        str, Parameter(name=["--namespace", "-n"], help="Only of this namespace.")
-    ] = "default",
+    namespace: Namespace = "",
     everywhere: Annotated[
         bool, Parameter(name=["--all-namespaces", "-A"], help="Of every namespace.", negative="")
     ] = False,
@@ -53,7 +52,7 @@ def get(
             "--watch: name the kind whose objects are watched, for example `tidewright get wpa --watch`"
         )
     kind, name = _asked(what)
-    space = "" if everywhere or kind in CLUSTER_SCOPED else namespace
+    space = "" if everywhere or kind in CLUSTER_SCOPED else meant(namespace)
 
     async def run() -> int:
         async with opened(log, file) as source:

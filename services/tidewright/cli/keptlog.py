@@ -28,21 +28,21 @@ _SEVERE = re.compile(r"\[(?:FTL|ERR)\] (?P<words>.*)$")
 
 
 @asynccontextmanager
-async def served(path: Path) -> AsyncIterator[str]:
-    """The URL of a server with the log of a data folder.
+async def served(path: Path, *, new: bool = False) -> AsyncIterator[str]:
+    """The URL of a server with the log of a data folder; of one to be begun there, if it may be `new`.
 
     Raises:
-        BadInput: no log is kept there.
+        BadInput: no log is kept there; it is somebody else's folder.
         Unavailable: its server does not start.
     """
     path = path.expanduser().resolve()  # noqa: ASYNC240  # once, before anything else runs
-    if not datafolder.keeps_log(path):
+    if not new and not datafolder.keeps_log(path):
         raise BadInput(
             f"--data {path}: no log is kept there; name the folder that `tidewright up` or `tidewright demo` printed"
             " (a log on an existing server is named with --nats URL)"
         )
     try:
-        folder = DataFolder.open(path, None)
+        folder = DataFolder.open(path, "up" if new else None)
     except Unavailable:
         port = datafolder.known_port(path, "nats")
         if port is None:
@@ -60,6 +60,7 @@ async def served(path: Path) -> AsyncIterator[str]:
 async def _server(folder: DataFolder) -> AsyncIterator[str]:
     store, port = folder.path / "nats", folder.port("nats", None)
     config = store / "asked.conf"
+    store.mkdir(exist_ok=True)
     config.write_text(embedded.nats_configuration(store, HOST, port, sync_always=False, max_store_bytes=None))
     child = await process.spawn((embedded.nats_program(), "-c", str(config)), os.environ)
     drain: asyncio.Task[None] | None = None

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,12 +22,14 @@ from urllib.parse import urlsplit
 import structlog
 
 from tidewright.asking.errors import BadInput, Unavailable, translated
+from tidewright.asking.running import Running, announced
 from tidewright.asking.services import BY_NAME, DECIDERS, EVERY, Role, Service
 from tidewright.cli import embedded, modeflags
 from tidewright.cli.crds.choosing import Policy
 from tidewright.cli.crds.installing import Outcome, install
 from tidewright.cli.datafolder import DataFolder
 from tidewright.cli.diskwatch import DiskWatch, limit_for
+from tidewright.cli.foldermark import MadeBy
 from tidewright.cli.keys.folder import KeyFolder
 from tidewright.cli.supervisor import CannotStart, Fields, Program, Sink, Supervisor
 from tidewright.cloud.providers import specs_of
@@ -41,6 +44,7 @@ from tidewright.log.errors import WrongStream
 from tidewright.log.identity import Identity, shown
 from tidewright.log.install import Plan, install_log
 from tidewright.log.keyrecord import install_keys
+from tidewright.log.redaction import redacted
 from tidewright.watcher.modes import OperatorModes
 
 HOST = "127.0.0.1"
@@ -64,6 +68,7 @@ class StackOptions:
 
     Attributes:
         data: the data folder.
+        made_by: the command whose stack it is.
         fresh: clear it before, if Tidewright has marked it.
         nats: URL of a server that runs already; None starts one.
         nats_port, api_port: ports of the embedded servers; None takes those of the last run, or any.
@@ -94,6 +99,7 @@ class StackOptions:
     """
 
     data: Path
+    made_by: MadeBy = "up"
     fresh: bool = False
     nats: str | None = None
     nats_credentials: Identity | None = None
@@ -231,6 +237,7 @@ class Stack:
         self._new_clock = False
         self._clouds = options.clouds
         self._folder = folder
+        self._said = ExitStack()
 
     @property
     def folder(self) -> DataFolder:
@@ -263,7 +270,7 @@ class Stack:
             CommandError: something cannot start; the message says what and why. `stop` is still owed.
         """
         if self._folder is None:
-            self._folder = DataFolder.open(self.options.data, "up", fresh=self.options.fresh)
+            self._folder = DataFolder.open(self.options.data, self.options.made_by, fresh=self.options.fresh)
         self._disk = DiskWatch(self._folder.path, self._folder.path / "nats")
         if full := space(self._folder.path).full:
             raise Unavailable(full)
@@ -279,16 +286,29 @@ class Stack:
                 await self._prepare(log)
         for stage in stages(self.options):
             await self.supervisor.start(*map(self._service, stage))
+        self._announce()
 
     async def stop(self) -> None:
         """End everything, and let go of the data folder."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait([self._watching])
+        self._said.close()
         await self.supervisor.stop()
         if self._folder is not None:
             self._folder.close()
             self._folder = None
+
+    def _announce(self) -> None:
+        """Let a plain question find this log; not where it takes more than a URL to be let in."""
+        identity = self.options.nats_credentials or Identity()
+        if self.options.nats and (identity != Identity() or redacted(self.nats_url) != self.nats_url):
+            return
+        stack = Running(
+            nats=self.nats_url, cluster=self.options.cluster, data=str(self.folder.path),
+            made_by=self.options.made_by, pid=os.getpid(),
+        )  # fmt: skip
+        self._said.enter_context(announced(stack))
 
     def _heard(self, sink: Sink) -> Sink:
         """A sink before which the disk's watch hears what the log's server says."""

@@ -273,7 +273,7 @@ def _asking(stack: Stack) -> list[str]:
         where = f"--nats {shown(stack.nats_url)} --cluster {options.cluster}"
     return [
         f"  ask      {typed('tidewright')} events --follow {where}",
-        "    likewise: explain, state, verify",
+        "    likewise: get, explain, state, verify; while this runs also without that",
     ]
 
 

@@ -171,6 +171,14 @@ def test_a_part_by_time_and_namespace_verifies_alone(
     smaller = tmp_path / "smaller.twlog"
     assert ask("export", smaller, "--since", "20s", "--log", part).code == 0
     assert ask("verify", "--log", smaller).code == 0
+    folder = ("--data", tmp_path / "kept")
+    assert ask("import", part, "--cluster", "bench", *folder).code == 0
+    assert json.loads(ask("verify", *folder, "-o", "json").out)["verified"]
+    assert json.loads(ask("state", *moment, *folder, "-o", "json").out)["state"] == in_whole["state"]
+    assert (
+        ask("get", "wpa", "-A", "-o", "name", *folder).out
+        == ask("get", "wpa", "-A", "-o", "name", "--log", part).out
+    )
 
 
 def test_who_has_nothing_to_say_is_named_with_the_reason(

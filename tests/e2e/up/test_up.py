@@ -121,9 +121,18 @@ async def start(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
         await up.ended()
 
 
-async def test_it_brings_everything_up_restarts_what_dies_and_ends_clean(start: Callable[..., Any]) -> None:
+async def test_it_brings_everything_up_restarts_what_dies_and_ends_clean(
+    start: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     up = await start()
     await up.ready()
+    plain = await asyncio.create_subprocess_exec(
+        *tidewright("get", "nodegroup", "-o", "json"), stdout=asyncio.subprocess.PIPE
+    )
+    printed, _ = await plain.communicate()
+    assert plain.returncode == 0
+    assert msgspec.json.decode(printed)["log"] == "stream TW_local"
     kubectl = await asyncio.create_subprocess_exec(
         str(Path(sys.executable).parent / "kubectl"), "get", "nodes,wpa", "-A",
         env={**os.environ, "KUBECONFIG": up.said(r"export KUBECONFIG=(\S+)")},
@@ -143,6 +152,7 @@ async def test_it_brings_everything_up_restarts_what_dies_and_ends_clean(start: 
     up.process.send_signal(signal.SIGINT)
     assert await up.ended() == 0
     gone([*before, *after])
+    assert not [*(tmp_path / "state" / "tidewright" / "running").iterdir()]
 
 
 async def test_a_second_start_continues_and_fresh_starts_anew(start: Callable[..., Any]) -> None:

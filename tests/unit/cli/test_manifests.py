@@ -20,7 +20,7 @@ Reads = Callable[[Path], object]
 
 ONE_DOCUMENT: dict[str, Reads] = {
     "diff --config": lambda path: configuration([f"autoscaler={path}"]),
-    "shards plan --file": lambda path: _from_file(path, None),  # type: ignore[arg-type]  # it is read first
+    "shards plan --filename": lambda path: _from_file(path, None),  # type: ignore[arg-type]  # it is read first
     "shards adopt": lambda path: read_configuration([path], "shop", "b"),
     "sim --metrics": read_metrics,
 }

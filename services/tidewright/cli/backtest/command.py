@@ -22,7 +22,8 @@ app = App(name="backtest", help_format="plaintext", help_epilogue=BY_NAME["backt
 def wpa(
     *,
     file: Annotated[
-        Path, Parameter(name=["--file", "-f"], help="Manifest with one WatermarkPodAutoscaler.", group=POLICY)
+        Path,
+        Parameter(name=["--filename", "-f"], help="Manifest with one WatermarkPodAutoscaler.", group=POLICY),
     ],
     metrics: Annotated[
         Path | None, Parameter(help="Load, CSV: timestamp, and a column per metric (or value).", group=LOAD)
@@ -75,7 +76,7 @@ def wpa(
         raise BadInput(f"--ready-delay {ready_delay:g}: seconds, 0 or more")
     if start_replicas is not None and start_replicas < 1:
         raise BadInput(f"--start-replicas {start_replicas}: 1 or more")
-    base = manifest.load(file, "--file")
+    base = manifest.load(file, "--filename")
     candidates = manifest.variants(base, sweep) if sweep else [base]
     if compare is not None:
         candidates.append(manifest.load(compare, "--compare"))

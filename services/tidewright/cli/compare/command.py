@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from tidewright.asking.errors import BadInput
+from tidewright.asking.namespaces import Namespace, meant
 from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.source import FromFile, Source, opened, slot_in
 from tidewright.cli.commands import BY_NAME
@@ -31,7 +32,7 @@ def wpa(
     name: Annotated[str, Parameter(help="The WatermarkPodAutoscaler; all of the namespace by default.")] = "",
     /,
     *,
-    namespace: Annotated[str, Parameter(name=["--namespace", "-n"], help="Its namespace.")] = "default",
+    namespace: Namespace = "",
     all_namespaces: Annotated[
         bool, Parameter(name=["--all-namespaces", "-A"], help="Of every namespace.", negative="")
     ] = False,
@@ -50,7 +51,7 @@ def wpa(
         raise BadInput(f"--within {within:g}: seconds, 0 or more")
     if name and all_namespaces:
         raise BadInput("a name and --all-namespaces: give one of them")
-    space = "" if all_namespaces else namespace
+    space = "" if all_namespaces else meant(namespace)
 
     async def run() -> tuple[list[Comparison], str]:
         async with opened(log, file) as source:

@@ -106,7 +106,7 @@ class _Plan:
         served = self.folder / "metrics.yaml"
         served.write_text(yaml.safe_dump([metric]))
         return StackOptions(
-            data=self.folder, max_age_s=0.0, cluster="demo", services=SERVICES, slots=4,
+            data=self.folder, made_by="demo", max_age_s=0.0, cluster="demo", services=SERVICES, slots=4,
             speed=self.speed, log_start=self.start, clock_wall=wall,
             sim=("--nodes", "4", "--metrics", str(served)),
             watcher=(

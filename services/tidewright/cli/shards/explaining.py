@@ -104,8 +104,7 @@ async def ours(name: str, key: str, log: LogOptions | None, output: Output, *, i
     """Explain a namespace of one of our own services."""
     which = services.service(name)
     with translated():
-        connection = await services.opened(log)
-        async with connection:
+        async with services.opened(log) as connection:
             standing = await services.standing(connection, which)
             slots = connection.slots
     if which.partition == "cluster":

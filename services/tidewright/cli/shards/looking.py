@@ -11,7 +11,8 @@ from cyclopts import Parameter
 
 from tidewright.asking.errors import BadInput, translated
 from tidewright.asking.manifests import one_document
-from tidewright.asking.options import LogOptions, Output, emit
+from tidewright.asking.namespaces import meant
+from tidewright.asking.options import AskedLogOptions, LogOptions, Output, emit
 from tidewright.cli.options import ClusterOptions
 from tidewright.cli.shards import changing, ours, showing
 from tidewright.cli.shards.reading import ReadSet, connected, sets, the_set
@@ -32,20 +33,19 @@ def get_(
         str | None, Parameter(help="A ShardSet, service/NAME, or services; all by default.")
     ] = None,
     *,
-    namespace: Namespace = "default",
+    namespace: Namespace = "",
     all_namespaces: Annotated[
         bool, Parameter(name=["--all-namespaces", "-A"], help="Of all namespaces.", negative="", group=WHICH)
     ] = False,
     at: ClusterOptions | None = None,
-    log: LogOptions | None = None,
+    log: AskedLogOptions | None = None,
     output: Output = "table",
 ) -> int:
     """Who owns which slots."""
 
     async def services() -> int:
         with translated():
-            connection = await ours.opened(log)
-            async with connection:
+            async with ours.opened(log) as connection:
                 known = [
                     f"{ours.PREFIX}{n}" for n in ("autoscaler", "provisioning", "spread", "shard-manager")
                 ]
@@ -55,13 +55,15 @@ def get_(
         return 0
 
     async def run() -> int:
+        on = at or ClusterOptions()
+        space = meant(namespace, on.kubeconfig, on.context)
         async with connected(at) as kube:
             if name is not None:
-                shard_set = await the_set(kube, namespace, name)
+                shard_set = await the_set(kube, space, name)
                 emit(showing.as_json(shard_set), output, lambda: showing.details(shard_set))
                 return 0
-            shard_sets = await sets(kube, None if all_namespaces else namespace)
-        place = "the cluster" if all_namespaces else f"namespace {namespace}"
+            shard_sets = await sets(kube, None if all_namespaces else space)
+        place = "the cluster" if all_namespaces else f"namespace {space}"
         emit(
             [showing.as_json(each_set) for each_set in shard_sets],
             output,
@@ -77,7 +79,7 @@ def explain(
     *,
     slot: Annotated[bool, Parameter(help="KEY is the number of a slot.", negative="")] = False,
     where: SetOptions | None = None,
-    log: LogOptions | None = None,
+    log: AskedLogOptions | None = None,
     output: Output = "table",
 ) -> int:
     """Which slot a key has, who owns it under which epoch, since when, and why."""
@@ -97,7 +99,7 @@ def explain(
 def verify(
     *,
     where: SetOptions | None = None,
-    log: LogOptions | None = None,
+    log: AskedLogOptions | None = None,
     objects: Annotated[bool, Parameter(help="Also look at the labels of all objects of the source.")] = True,
     output: Output = "table",
 ) -> int:
@@ -127,9 +129,10 @@ def plan(
         bool, Parameter(name="--double", help="Twice the slots.", negative="", group=CHANGE)
     ] = False,
     file: Annotated[
-        Path | None, Parameter(name=["--file", "-f"], help="The whole ShardSet as it is to be.", group=CHANGE)
+        Path | None,
+        Parameter(name=["--filename", "-f"], help="The whole ShardSet as it is to be.", group=CHANGE),
     ] = None,
-    log: LogOptions | None = None,
+    log: AskedLogOptions | None = None,
     output: Output = "table",
 ) -> int:
     """What a change would do, or without one what is in motion: moves, restarts, the bound of the gap."""
@@ -162,8 +165,7 @@ def plan(
 async def _plan_ours(name: str, log: LogOptions | None) -> int:
     which = ours.service(name)
     with translated():
-        connection = await ours.opened(log)
-        async with connection:
+        async with ours.opened(log) as connection:
             print(f"service/{which.name}: {await ours.sizing(connection, which)}")
     print(f"note: {ours.REFUSAL}")
     return 0
@@ -171,9 +173,9 @@ async def _plan_ours(name: str, log: LogOptions | None) -> int:
 
 def _from_file(file: Path, shard_set: ReadSet) -> dict[str, Any]:
     """A patch that makes the spec that of a manifest."""
-    manifest = one_document(file, f"--file {file}", "one manifest of kind ShardSet")
+    manifest = one_document(file, f"--filename {file}", "one manifest of kind ShardSet")
     if not isinstance(manifest, Mapping) or manifest.get("kind") != "ShardSet":
-        raise BadInput(f"--file {file}: expected one manifest of kind ShardSet")
+        raise BadInput(f"--filename {file}: expected one manifest of kind ShardSet")
     return _difference(shard_set.spec, manifest.get("spec") or {})
 
 

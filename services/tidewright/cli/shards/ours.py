@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -103,12 +105,17 @@ async def standing(log: Log, which: Service) -> Standing:
     return Standing(which, slots, members, {slot: rendezvous(slot, members) for slot in slots}, latest)
 
 
-async def opened(options: LogOptions | None) -> Log:
+@asynccontextmanager
+async def opened(options: LogOptions | None) -> AsyncIterator[Log]:
     """A connection to the log, with its number of slots."""
-    on = options or LogOptions()
-    log = await Log.connect(on.nats, on.cluster, credentials=on.identity(), name="cli", timeout_s=5.0)
-    await log.adopt_slots()
-    return log
+    from tidewright.asking.source import reached
+
+    async with (
+        reached(options) as on,
+        await Log.connect(on.nats, on.cluster, credentials=on.identity(), name="cli", timeout_s=5.0) as log,
+    ):
+        await log.adopt_slots()
+        yield log
 
 
 def details(current: Standing) -> str:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeAlias
 from cyclopts import Group, Parameter
 
 from tidewright.asking.errors import BadInput
+from tidewright.asking.namespaces import meant
 from tidewright.cli.options import THE_CLUSTER, ClusterOptions
 from tidewright.cli.shards import ours
 from tidewright.cli.shards.changing import change
@@ -19,7 +20,10 @@ from tidewright.cli.shards.reading import ReadSet, connected, the_set
 WHICH = Group("Set", sort_key=0)
 CHANGE = Group("Change", sort_key=1)
 
-Namespace = Annotated[str, Parameter(name=["--namespace", "-n"], help="Of the ShardSet.", group=WHICH)]
+Namespace = Annotated[
+    str,
+    Parameter(name=["--namespace", "-n"], help="Of the ShardSet; the kubeconfig's by default.", group=WHICH),
+]
 SetName = Annotated[
     str | None,
     Parameter(name="--set", help="The ShardSet, or service/NAME; the only one by default.", group=WHICH),
@@ -43,13 +47,14 @@ class SetOptions(ClusterOptions):
 
     # Said again, because cyclopts reads inherited annotations with the names of this module.
     kubeconfig: Path | None = None
-    namespace: Namespace = "default"
+    namespace: Namespace = ""
     set_: SetName = None
 
 
 def namespace_of(where: SetOptions | None) -> str:
     """The namespace that is meant."""
-    return (where or SetOptions()).namespace
+    on = where or SetOptions()
+    return meant(on.namespace, on.kubeconfig, on.context)
 
 
 def name_of(where: SetOptions | None) -> str | None:

@@ -138,7 +138,7 @@ def revert(
     *,
     csv_file: Annotated[
         Path | None,
-        Parameter(name=["--csv-file", "-f"], help="As `list -o csv` wrote it; - or none: from stdin."),
+        Parameter(name=["--filename", "-f"], help="As `list -o csv` wrote it; - or none: from stdin."),
     ] = None,
     cluster: ClusterOptions | None = None,
 ) -> int:
@@ -165,13 +165,13 @@ def _saved(file: Path | None) -> list[tuple[str, str, bool]]:
     """The rows of a saved list; what is wrong with one is said, and it is left out or taken as enabled."""
     if file is None or str(file) == "-":
         if file is None and sys.stdin.isatty():
-            raise BadInput("give the saved list with --csv-file FILE, or pipe it in")
+            raise BadInput("give the saved list with -f FILE, or pipe it in")
         return list(_rows(lines(sys.stdin)))
     try:
         with file.open(encoding="utf-8", newline="") as opened:
             return list(_rows(lines(opened)))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"--csv-file {file}: cannot be read: {error}") from error
+        raise BadInput(f"--filename {file}: cannot be read: {error}") from error
 
 
 def _rows(text: Iterable[str]) -> Iterable[tuple[str, str, bool]]:
