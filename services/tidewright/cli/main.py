@@ -6,16 +6,18 @@ has an environment twin: `--nats` is `TIDEWRIGHT_NATS`.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
 from cyclopts.config import Env
 
-from tidewright.asking.errors import BAD_USAGE, INTERRUPTED, UNAVAILABLE, CommandError
+from tidewright.asking.errors import BAD_USAGE, FAILED, INTERRUPTED, UNAVAILABLE, CommandError
 from tidewright.cli import embedded
-from tidewright.cli.commands import COMMANDS, OTHER
+from tidewright.cli.commands import BY_NAME, COMMANDS, OTHER, RUNNING
 from tidewright.events.version import __version__
 from tidewright.log.redaction import redacted
 
@@ -58,6 +60,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return BAD_USAGE
+    if sys.stdout is None and not _does_without(sys.argv[1:] if arguments is None else arguments):
+        print("error: standard output is closed: there is nowhere to answer to", file=sys.stderr)
+        return FAILED
     try:
         result = application()(arguments, exit_on_error=False, print_error=False)
     except CycloptsError as error:
@@ -81,6 +86,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {no_space(error.filename or 'the disk that is written to')}", file=sys.stderr)
         return UNAVAILABLE
     return result if isinstance(result, int) else 0
+
+
+def _does_without(arguments: Sequence[str]) -> bool:
+    """Whether a command goes on without standard output: what runs for long has its logs on stderr."""
+    command = BY_NAME.get(arguments[0]) if arguments else None
+    if command is None or command.group is not RUNNING:
+        return False
+    sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # for as long as the process
+    return True
 
 
 def _with_password(arguments: Sequence[str]) -> str | None:

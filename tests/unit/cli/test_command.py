@@ -152,3 +152,18 @@ def test_a_long_list_is_shown_to_people_by_its_beginning() -> None:
 @pytest.mark.parametrize("service", [s for s in SERVICES if s.role is Role.DECIDER], ids=lambda s: s.name)
 def test_a_decider_goes_by_its_name_in_the_table_on_the_bus(service: Service) -> None:
     assert load(service).service == service.name
+
+
+@pytest.mark.parametrize(("to", "code"), [(">&-", 1), ("> /dev/full", 69)])
+def test_an_output_that_takes_nothing_is_one_line_and_a_code(to: str, code: int) -> None:
+    for words in (
+        "version",
+        "get --log tests/recorded/chaos.twlog",
+        "events --tail 2 --log tests/recorded/chaos.twlog",
+    ):
+        done = subprocess.run(
+            ["sh", "-c", f'exec "$0" -m tidewright.cli.main {words} {to}', sys.executable],
+            stderr=subprocess.PIPE, text=True, timeout=60, check=False, cwd=Path(__file__).parents[3],
+        )  # fmt: skip
+        assert (done.returncode, done.stderr.count("\n")) == (code, 1), done.stderr
+        assert done.stderr.startswith("error: ")
