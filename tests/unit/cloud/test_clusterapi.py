@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -298,6 +299,26 @@ async def test_a_refresh_is_one_call_whatever_there_is_and_shows_what_the_watche
 
         await until(cpus, lambda found: found == {"96"})
         assert {target for _, target, _ in bench.proxy.calls} == {f"/apis/{API}/v1beta1"}
+
+
+async def test_what_is_heard_during_a_refresh_is_not_passed_over() -> None:
+    async with ClusterApiBench() as bench:
+        name = await bench.define("one", size=1)
+        await bench.provider.refresh()
+        following = bench.provider._follow_templates
+
+        async def meanwhile(resources: Iterable[Scalable]) -> None:
+            known = list(resources)
+            await following(known)
+            await bench.resize(name, 2)
+            heard = bench.provider._resources["MachineDeployment", ""]
+            await until(lambda: [it.size for it in heard.objects.values()], lambda sizes: sizes == [2])
+
+        bench.provider._follow_templates = meanwhile  # type: ignore[method-assign]
+        await bench.provider.look()
+        bench.provider._follow_templates = following  # type: ignore[method-assign]
+        await bench.provider.look()
+        assert [await group.target_size() for group in bench.provider.node_groups()] == [2]
 
 
 async def test_an_order_is_one_read_and_one_write() -> None:

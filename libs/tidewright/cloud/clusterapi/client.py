@@ -385,16 +385,12 @@ class ClusterApiProvider:
     async def refresh(self) -> None:
         await self._places.read()
         await self._follow()
-        resources = [
-            (kind, resource)
-            for (kind, _), informer in self._resources.items()
-            for resource in informer.objects.values()
-            if self._is_ours(kind, resource)
-        ]
-        await self._follow_templates(resource for _, resource in resources)
+        await self._follow_templates(resource for _, resource in self._ours())
+        # Nothing is awaited from here on: what is heard later is of the next refresh.
         seen = {informer: informer.changes for informer in self._informers}
         if seen == self._seen:
             return  # groups and machines are as they were
+        resources = self._ours()
         machines = self._by_owner()
         groups: dict[str, ClusterApiGroup] = {}
         owners: dict[str, str] = {}
@@ -412,6 +408,15 @@ class ClusterApiProvider:
     @property
     def _informers(self) -> list[Informer[Any]]:
         return [*self._resources.values(), *self._machines.values(), *self._templates.values()]
+
+    def _ours(self) -> list[tuple[str, Scalable]]:
+        """Kind and resource of all that are selected."""
+        return [
+            (kind, resource)
+            for (kind, _), informer in self._resources.items()
+            for resource in informer.objects.values()
+            if self._is_ours(kind, resource)
+        ]
 
     def _is_ours(self, kind: str, resource: Scalable) -> bool:
         metadata = resource.metadata
