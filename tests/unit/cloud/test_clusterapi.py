@@ -500,6 +500,23 @@ async def test_marks_of_a_removal_that_was_given_up_are_undone_before_the_size_g
         assert (await bench.size(name), await bench.running(name)) == (2, [first, third])
 
 
+async def test_no_size_gets_smaller_while_a_mark_that_stayed_behind_cannot_be_taken_off() -> None:
+    async with ClusterApiBench() as bench:
+        name = await bench.define("one", size=3)
+        first, second, third = await bench.running(name)
+        bench.lose_answer()
+        with pytest.raises(Unavailable):
+            await (await bench.provider.group(name)).delete_nodes([first], key="given-up")
+        bench.proxy.answer = lambda method, target, body: (
+            web.json_response({"kind": "Status", "code": 403, "message": "no"}, status=403)
+            if method == "PATCH" and b"null" in body
+            else None
+        )
+        with pytest.raises(Forbidden):
+            await (await bench.provider.group(name)).delete_nodes([second], key="order")
+        assert (await bench.size(name), await bench.running(name)) == (3, [first, second, third])
+
+
 async def test_no_size_gets_smaller_while_a_machine_has_a_mark_of_another() -> None:
     async with ClusterApiBench() as bench:
         name = await bench.define("one", size=2)

@@ -252,7 +252,7 @@ class ClusterApiGroup:
         """See to it that a smaller size deletes no Machine that it is not for.
 
         Raises:
-            Conflict: somebody else marked one.
+            CloudError: `Conflict` where somebody else marked one; or a mark that stayed behind could not be taken off.
         """
         prefix = self._provider.config.group
         for machine in machines:
@@ -261,14 +261,11 @@ class ClusterApiGroup:
                     f"{self.id}: Machine {machine.metadata.name} has the annotation {marks.delete_machine(prefix)}, which"
                     " is not ours: a smaller size would delete it. Delete it, or take the annotation off"
                 )
-        await self._undo(
-            machine
-            for machine in machines
-            if (mark := marks.mark_of(machine))
-            and not machine.is_leaving
-            and mark.key != key
-            and not mark.is_done(self._resource)
-        )
+        for machine in machines:
+            mark = marks.mark_of(machine)
+            stays = mark is not None and mark.key != key and not mark.is_done(self._resource)
+            if stays and not machine.is_leaving:
+                await self._provider.annotate(machine, marks.unmarking(prefix))
 
     async def _undo(self, machines: Iterable[Machine]) -> None:
         """Take our marks off; where that fails, the next removal in the group does it."""
