@@ -214,7 +214,7 @@ def _scanned(state: State, event: TimerFired) -> Sequence[Decision]:
     if found.plan is None or not found.plan.more:
         soft = soft_marks(state, _waiting(found), index.settings.soft_taints, now)
         decisions += soft.marks
-        if soft.more:
+        if soft.more and holding.marks(state):
             due = min(due or now + index.settings.scan_interval_s, now + index.settings.scan_interval_s)
     if due is not None:
         decisions.append(SetTimer(at=now, key=SCAN, due=due))

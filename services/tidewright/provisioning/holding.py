@@ -24,6 +24,7 @@ from tidewright.events.provisioning import (
     CloseScaleUp,
     CreateNodeGroup,
     DeclineScaleUp,
+    DeleteInstances,
     FillBuffer,
     IncreaseNodeGroup,
     MarkNode,
@@ -51,7 +52,7 @@ ALWAYS = (
     TrackUnneededNodes,
 )
 """Records of its own view of the facts: kept and folded whatever holds it back. Any other is recorded as one that would be."""
-_ORDERS = (PlanScaleUp, IncreaseNodeGroup, CreateNodeGroup, RemoveNode)
+_ORDERS = (PlanScaleUp, IncreaseNodeGroup, CreateNodeGroup, RemoveNode, DeleteInstances)
 _OF_ORDERS = frozenset({"ScaledUpGroup", "TriggeredScaleUp", "ScaleUpRequested"})
 """Reasons of object events that tell of orders."""
 _NOT_ORDERED = Held("dry-run", "its configuration says dry-run", reports=False)
@@ -61,6 +62,11 @@ _OF_A_REQUEST = (AttemptRequest, BookCapacity, ReleaseCapacity)
 def of_service(state: State) -> Held:
     """What holds for nodes and groups, and for everything when it does not let the service act."""
     return state.acting.of_service(SERVICE)
+
+
+def marks(state: State) -> bool:
+    """Whether nodes are marked."""
+    return of_service(state).acts and not index_of(state).settings.dry_run
 
 
 def of_request(state: State, key: RequestKey) -> Held:

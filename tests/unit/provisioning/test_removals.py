@@ -10,9 +10,10 @@ import pytest
 
 from tests.unit.provisioning.removalworld import DAEMON, Removing
 from tidewright.events import facts as f
+from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
-from tidewright.events.config import ModesSet
-from tidewright.events.decisions import EvictPod
+from tidewright.events.config import ConfigSet, ModesSet
+from tidewright.events.decisions import EvictPod, SetTimer
 from tidewright.host.fold.explainer import Reference
 from tidewright.kube.taints import DELETION_CANDIDATE, DRAIN, TO_BE_DELETED
 from tidewright.provisioning.scaledown.removal.soft import soft_marks
@@ -537,3 +538,131 @@ def test_a_configuration_that_says_dry_run_removes_nothing(dry: bool) -> None:
     assert sorted(cluster.deleted) == ([] if dry else ["n0", "n1"])
     assert {mark.shadow for mark in cluster.of(p.MarkNode)} == {dry}
     assert cluster.marked() == set()
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_drain_under_way_ends_when_the_configuration_says_dry_run(marked: bool) -> None:
+    cluster = world()
+    cluster.run_pod("p0", "n0")
+    cluster.silent = not marked
+    cluster.remove("n0")
+    cluster.silent = False
+    cluster.tell(ConfigSet(at=cluster.now, name="provisioning", data={**NO_PASS, "dry-run": True}))
+    cluster.advance(10.0)
+    assert (cluster.evicted, cluster.deleted) == ([], [])
+    assert cluster.undone() == ["DryRun"]
+    assert cluster.marked() == set()
+
+
+def test_a_pod_that_somebody_else_deletes_and_that_never_ends_does_not_hold_a_drain_up_for_ever() -> None:
+    cluster = world()
+    cluster.run_pod("p0", "n0", deleting_at=cluster.now + 30)
+    cluster.remove("n0")
+    cluster.advance(50.0)
+    assert cluster.deleted == []
+    cluster.advance(60.0)
+    assert cluster.deleted == ["n0"]
+
+
+def test_pods_that_keep_coming_are_not_evicted_for_ever() -> None:
+    cluster = world()
+    cluster.ends = False
+    cluster.run_pod("p0", "n0")
+    cluster.remove("n0")
+    for i in range(1, 60):
+        cluster.advance(5.0)
+        cluster.run_pod(f"p{i}", "n0")  # its owner makes it anew, and it tolerates every taint
+        cluster.end_pod(f"p{i - 1}")
+    assert cluster.undone() == ["KeepsComing"]
+    assert cluster.marked() == set()
+    assert 20 < len(cluster.evicted) < 30, "for as long as evictions are asked for"
+
+
+def test_an_instance_that_may_never_be_deleted_is_asked_for_only_so_long() -> None:
+    cluster = world()
+    cluster.remove("n0", drain=False)
+    cluster.placed["new"] = f.PodObserved(at=cluster.now, namespace="ns", name="new", uid="u", node="n0")
+    cluster.advance(600.0)
+    (undone,) = cluster.of(p.UndoRemoval)
+    assert (undone.reason, undone.failed) == ("NotDeleted", True)
+    assert (cluster.deleted, cluster.marked()) == ([], set())
+    assert len(cluster.of(p.DeleteInstances)) < 60
+
+
+def test_a_mark_that_is_never_seen_ends_the_removal() -> None:
+    cluster = world()
+    cluster.hides_nodes = True
+    cluster.remove("n0", drain=False)
+    cluster.advance(600.0)
+    (undone,) = cluster.of(p.UndoRemoval)
+    assert (undone.reason, undone.failed) == ("MarkNotSeen", True)
+    assert (cluster.state.removals, cluster.marked()) == ({}, set())
+
+
+def test_a_node_with_pods_of_a_namespace_that_is_held_back_is_not_drained() -> None:
+    quick = {"scale-down-unneeded-time": "1s", "scale-down-delay-after-add": "0s"}
+    cluster = Removing(quick)
+    cluster.tell(ModesSet(at=cluster.now, selector="a=b", namespaces=("other",)))
+    cluster.grown(2, minimum=1)
+    cluster.run_pod("p0", "n0")
+    cluster.run_pod("p1", "n1")
+    cluster.advance(60.0)
+    assert cluster.of(p.RemoveNode) == []
+    assert "is held back" in told(cluster, "n0")
+    cluster.tell(ModesSet(at=cluster.now))
+    cluster.advance(600.0)
+    assert len(cluster.deleted) == 1
+
+
+def test_a_drain_ends_where_the_namespace_of_a_pod_is_held_back_on_the_way() -> None:
+    cluster = world()
+    cluster.run_pod("p0", "n0")
+    cluster.remove("n0")
+    cluster.tell(ModesSet(at=cluster.now, selector="a=b", namespaces=("other",)))
+    cluster.advance(600.0)
+    assert (cluster.evicted, cluster.deleted) == ([], [])
+    assert cluster.undone() == ["BlockedByPod"]
+    assert cluster.marked() == set()
+
+
+def test_a_node_with_only_expendable_pods_goes_when_they_have_left() -> None:
+    quick = {"scale-down-unneeded-time": "1s", "scale-down-delay-after-add": "0s"}
+    cluster = Removing(quick)
+    cluster.grown(1)
+    cluster.run_pod("p0", "n0", priority=-20)
+    cluster.advance(60.0)
+    assert (cluster.evicted, cluster.deleted, cluster.undone()) == (["p0"], ["n0"], [])
+
+
+def test_nothing_is_remembered_of_a_node_that_went_before_its_mark_came_off() -> None:
+    cluster = world()
+    cluster.remove("n0", drain=False)
+    cluster.silent = True
+    cluster.objects["n0"]["metadata"]["annotations"][DISABLED] = "true"
+    cluster.tell(cluster.fact_of("n0"))
+    (off,) = [mark for mark in cluster.of(p.MarkNode) if not mark.present]
+    cluster.tell(f.NodeGone(at=cluster.now, name="n0"))
+    cluster.tell(o.Failed(at=cluster.now, decision=off.id, reason="Unavailable"))
+    assert cluster.state.left == {}
+
+
+def test_soft_taints_come_off_all_nodes_when_scale_down_ends() -> None:
+    config = {"scale-down-unneeded-time": "10h", "max-bulk-soft-taint-count": 3}
+    cluster = Removing(config)
+    cluster.grown(5)
+    cluster.advance(120.0)
+    assert len(cluster.marked()) == 5
+    off = {**config, "scale-down-enabled": False}
+    cluster.tell(ConfigSet(at=cluster.now, name="provisioning", data=off))
+    cluster.advance(120.0)
+    assert cluster.marked() == set()
+
+
+def test_in_shadow_no_timer_goes_on_for_soft_taints_that_are_not_set() -> None:
+    cluster = Removing({"scale-down-unneeded-time": "10h", "max-bulk-soft-taint-count": 3})
+    cluster.tell(ModesSet(at=cluster.now, mode="shadow"))
+    cluster.grown(5)
+    cluster.advance(120.0)
+    before = len(cluster.said)
+    cluster.advance(3600.0)
+    assert [d for d in cluster.said[before:] if isinstance(d, SetTimer) and d.key == "scan"] == []

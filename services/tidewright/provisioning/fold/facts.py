@@ -450,6 +450,7 @@ def _owner_changed(state: State, key: str) -> None:
 def _config(state: State, event: ConfigSet, touched: Touched) -> None:
     if event.name == "provisioning":
         state.config = event.data
+        touched.removals += state.removals
     elif event.name == "cluster-autoscaler-priority-expander":
         priorities = event.data.get("priorities")
         # Nothing there, or nothing that can be read: the expander says so, and keeps all groups.

@@ -17,6 +17,9 @@ def acting_set(state: State, event: ModesSet | IncumbentObserved, touched: Touch
     before = state.acting.copied().of_service(SERVICE)
     if not state.acting.heard(event):
         return
+    if state.beside.index is not None:
+        state.beside.index.cards = None  # who keeps a node depends on where something is done
+    touched.removals += state.removals
     if not before.acts and state.acting.of_service(SERVICE).acts:
         touched.removals += _drop(state)
     wake(state, touched)

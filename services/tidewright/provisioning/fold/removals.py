@@ -150,7 +150,7 @@ def answered(
             del state.unmarking[order.node]
         if isinstance(event, o.Applied):
             state.left.pop(order.node, None)
-        else:
+        elif order.node in state.nodes:
             state.left[order.node] = state.now + AGAIN_S
         return
     removal = state.removals.get(order.node)

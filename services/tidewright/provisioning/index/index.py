@@ -53,6 +53,7 @@ class Index:
         uses: shape to how many pods and pod sets have it.
         seats: of shapes with claims, how they count where they are: see `claims`.
         terminating: node to its pods that are being deleted.
+        soft: nodes with our soft taint, as they say themselves.
         changed: nodes that have changed, they or their pods, since scale-down looked at them.
         owners_changed: workloads that have, by `owner_key`.
         cards: what scale-down keeps of each node; made by who asks first.
@@ -79,6 +80,7 @@ class Index:
         self._numbers = count()
         self.uses: dict[str, int] = {}
         self.terminating: dict[str, dict[PodKey, None]] = {}
+        self.soft: dict[str, None] = {}
         self.changed: set[str] = set()
         self.owners_changed: set[str] = set()
         self.cards: Cards | None = None

@@ -13,6 +13,7 @@ import msgspec
 
 from tidewright.kube.keys import PodKey
 from tidewright.kube.podshape import NodeView
+from tidewright.kube.taints import UNNEEDED
 from tidewright.provisioning import settings
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.resolving import seat_of
@@ -115,6 +116,10 @@ def _noted(state: State, index: Index, name: str, node: Node) -> NodeView:
     """
     index.count_kind(name, node)
     index.node_changed(name)
+    if UNNEEDED in node.annotations:
+        index.soft[name] = None
+    else:
+        index.soft.pop(name, None)
     if node.provider_id:
         index.machines[node.provider_id] = name
     view = node.view(name, index.claims.attachable(name))
@@ -129,6 +134,7 @@ def _noted(state: State, index: Index, name: str, node: Node) -> NodeView:
 def remove_node(index: Index, name: str, node: Node) -> None:
     index.grid.remove_node(name)
     index.forget_kind(name)
+    index.soft.pop(name, None)
     index.node_changed(name)
     if index.machines.get(node.provider_id) == name:
         del index.machines[node.provider_id]

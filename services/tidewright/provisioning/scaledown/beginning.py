@@ -7,9 +7,11 @@ from collections.abc import Iterable
 
 from tidewright.events.provisioning import PodToEvict, RemoveNode
 from tidewright.kube.keys import PodKey, parts
+from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.scaledown import passes
 from tidewright.provisioning.scaledown.drain.evictions import eviction_grace_s
 from tidewright.provisioning.scaledown.going.whole import Leaver
+from tidewright.provisioning.scaledown.removal.standing import movers
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell.sentences import because
@@ -27,6 +29,9 @@ def begun(state: State, plan: passes.Plan, settings: Settings, now: float) -> li
 def _removal(state: State, plan: passes.Plan, leaver: Leaver, settings: Settings, now: float) -> RemoveNode:
     node, group = state.nodes[leaver.name], state.groups[leaver.group]
     removal, evicted = plan.unneeded[leaver.name], plan.evictions[leaver.name]
+    # Expendable ones among them, which no pass looks at.
+    leaving = movers(state, index_of(state), leaver.name, now)
+    pods = dict.fromkeys((*evicted.pods, *leaving))
     whole = (other.name for other in plan.going if other.group == leaver.group) if group.zero_or_max else ()
     where = Counter(removal.moves.values()).most_common(PLACES)
     why = [because("Unneeded", node=leaver.name, unneeded_s=int(now - plan.memory.unneeded[leaver.name]))]
@@ -45,8 +50,8 @@ def _removal(state: State, plan: passes.Plan, leaver: Leaver, settings: Settings
         uid=node.uid,
         provider_id=node.provider_id,
         group=leaver.group,
-        kind=DRAIN if leaver.drains else EMPTY,
-        pods=tuple(_to_evict(state, evicted.pods, settings)),
+        kind=DRAIN if leaver.drains or leaving else EMPTY,
+        pods=tuple(_to_evict(state, pods, settings)),
         daemons=tuple(_to_evict(state, evicted.daemons, settings)),
         size=group.target,
         whole=tuple(whole),

@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidewright.kube.keys import ObjectKey, PodKey, parts
+from tidewright.kube.keys import ObjectKey, PodKey, namespace_of, parts
 from tidewright.kube.selectors import LabelSelector, SelectorError
 from tidewright.kube.taints import taints_of
 from tidewright.provisioning.cluster.cluster_state import Readiness, readiness
 from tidewright.provisioning.cluster.limits import GPU_LABELS, GPU_RESOURCES
 from tidewright.provisioning.group_ids import NodeGroupId
+from tidewright.provisioning.holding import SERVICE, of_service
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import Awaited, awaited, holds_room, unripe
 from tidewright.provisioning.index.resolving import shape_of
@@ -374,8 +375,16 @@ def _ignored(pod: Pod, settings: Settings) -> bool:
 def _residents(state: State, index: Index, name: str) -> Iterable[Resident]:
     for key in sorted(index.on_node.get(name, ())):
         pod = state.pods[key]
-        if holds_room(state, index, pod.shape):
+        if holds_room(state, index, pod.shape) or keeps(state, key):
             yield resident_of(state, index, key, pod)
+
+
+def keeps(state: State, key: PodKey) -> bool:
+    """Whether a pod keeps its node since nothing is done in its namespace, where the service acts elsewhere."""
+    acting = state.acting
+    if acting.modes is None and not acting.incumbents:
+        return False
+    return of_service(state).acts and not acting.held(SERVICE, namespace_of(key)).acts
 
 
 def resident_of(state: State, index: Index, key: PodKey, pod: Pod) -> Resident:
@@ -392,6 +401,7 @@ def resident_of(state: State, index: Index, key: PodKey, pod: Pod) -> Resident:
             owner=owner,
             annotations=annotations,
             unknown=NOT_TOLD,
+            held=keeps(state, key),
         )
     return Resident(
         key=key,
@@ -402,5 +412,6 @@ def resident_of(state: State, index: Index, key: PodKey, pod: Pod) -> Resident:
         created_at=pod.created_at,
         deleting_at=pod.deleting_at,
         grace_s=told.grace_s,
+        held=keeps(state, key),
         local=tuple(v.name for v in told.volumes if v.kind == "hostPath" or v.medium != "Memory"),
     )

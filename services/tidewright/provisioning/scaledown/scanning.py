@@ -19,6 +19,7 @@ from tidewright.provisioning.cluster.cluster_state import Counts, Health, cluste
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.holding import LOOK_AGAIN_S, of_service
 from tidewright.provisioning.index.index import Index
+from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.scaledown import passes
 from tidewright.provisioning.scaledown.beginning import begun
@@ -146,12 +147,15 @@ def reads_first(state: State, index: Index, now: float) -> bool:
 
 
 def may_come(state: State, settings: Settings) -> bool:
-    """Whether a pass may find anything: some group is above its minimum, or something is remembered that may be over."""
+    """Whether a pass may find anything: some group is above its minimum, or something is remembered that may be over.
+
+    Or some node has our soft taint, of which it is to be rid.
+    """
+    if state.unneeded or index_of(state).soft:
+        return True
     if not settings.scale_down or not state.scan.told:
-        return bool(state.unneeded)
-    return bool(state.unneeded or state.paused) or any(
-        group.target > group.min_size for group in state.groups.values()
-    )
+        return False
+    return bool(state.paused) or any(group.target > group.min_size for group in state.groups.values())
 
 
 def healthy(cards: Cards, settings: Settings) -> bool:

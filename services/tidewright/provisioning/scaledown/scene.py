@@ -32,6 +32,7 @@ class Resident(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         deleting_at: its deletion timestamp, seconds.
         grace_s: its termination grace period.
         local: names of its volumes that lie on the node: hostPath, and emptyDir that is not in memory.
+        held: nothing is done in its namespace.
         unknown: what the fact does not tell of it, as facts of old logs do; empty when all is known.
     """
 
@@ -46,6 +47,7 @@ class Resident(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     grace_s: float = 30.0
     local: tuple[str, ...] = ()
     unknown: str = ""
+    held: bool = False
 
     @property
     def namespace(self) -> str:

@@ -30,6 +30,8 @@ PODS = {
     "LocalStorageRequested": "it has data on the node: named in the annotation "
     "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes, its volumes would not keep it",
     "NotEnoughPdb": "a disruption budget has nothing left for it: when that allows a disruption again, the node can go",
+    "HeldBack": "its namespace is held back, by the modes in force or since another controller is at work there: "
+    "nothing in it is evicted",
     "UnexpectedError": "the watcher has not told yet what rules about removing it ask for",
 }
 """Why a pod keeps its node, and what would let it go."""

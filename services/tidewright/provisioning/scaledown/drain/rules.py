@@ -23,6 +23,8 @@ REPLICATED = frozenset({"ReplicationController", "Job", "ReplicaSet", "StatefulS
 KUBE_SYSTEM = "kube-system"
 
 BLOCKED_BY_POD = "BlockedByPod"
+HELD_BACK = "HeldBack"
+"""Of a pod in a namespace in which nothing is done: it could not be evicted."""
 UNKNOWN = "UnexpectedError"
 """Of a pod of which a rule cannot be answered: it blocks."""
 
@@ -69,6 +71,8 @@ def judged(
         return Outcome.BLOCKS, orphaned
     if of_daemons(pod):
         return Outcome.DAEMON, ""
+    if pod.held:
+        return Outcome.BLOCKS, HELD_BACK
     if pod.unknown:
         return Outcome.BLOCKS, UNKNOWN
     safe = pod.annotations.get(SAFE_TO_EVICT, "")

@@ -15,12 +15,15 @@ from tidewright.events.decisions import EvictPod
 from tidewright.kube.keys import ObjectKey, PodKey, namespace_of, parts
 from tidewright.kube.selectors import LabelSelector, SelectorError
 from tidewright.provisioning.scaledown.removal.saga import Leaving, Removal
+from tidewright.provisioning.scaledown.removal.standing import thought_gone_at
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import Budget, Pod, State
 from tidewright.provisioning.tell.sentences import because
 
 DISRUPTION_BUDGET = "DisruptionBudget"
 """Why an eviction was refused: a budget has nothing left."""
+KEEPS_COMING = "KeepsComing"
+"""Why a pod is not evicted that came while the node was drained: so would be the one that is made for it."""
 OVERTIME_S = 30.0
 """How long after its grace period a pod is waited for."""
 
@@ -131,17 +134,22 @@ class Turns:
                 continue
             if leaving is not None and leaving.evicted_at is not None:
                 self._wait(key, leaving.evicted_at, result)
-            elif (
-                pod.deleting_at is None
-            ):  # else it is somebody else's deletion, and counts as gone when it should be
+            elif pod.deleting_at is None:
                 self._ask(node, key, leaving, result)
+            else:  # it is somebody else's deletion, and counts as gone when it should be
+                _look_again(result, thought_gone_at(pod))
         return result
 
     def _ask(self, node: str, key: PodKey, leaving: Leaving | None, result: Turn) -> None:
         state, now = self._state, self._now
         budgets = self._rooms.covering(namespace_of(key), state.pods[key].shape)
         held_at = state.removals[node].held_at or now
-        began = held_at + self._settings.after_taint_s if leaving is None else leaving.asked_at
+        began_all = held_at + self._settings.after_taint_s
+        came_since = leaving is None and state.pods[key].created_at > held_at
+        if came_since and now >= began_all + self._settings.eviction_s:
+            result.late = result.late or (key, KEEPS_COMING)
+            return
+        began = began_all if leaving is None else leaving.asked_at
         if leaving is None or leaving.refused == DISRUPTION_BUDGET:
             began = max(began, self._rooms.moved_at(budgets))  # its turn comes when the budget has moved on
         limit = began + self._settings.eviction_s

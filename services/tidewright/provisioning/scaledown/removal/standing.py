@@ -7,10 +7,11 @@ import msgspec
 from tidewright.kube.keys import PodKey
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import holds_room
-from tidewright.provisioning.scaledown.cards import KnownOwners, resident_of
+from tidewright.provisioning.scaledown.cards import KnownOwners, keeps, resident_of
 from tidewright.provisioning.scaledown.drain.rules import LONG_TERMINATING_S, sort_pods
 from tidewright.provisioning.state import Pod, State
 
+SOON_S = 0.001
 WAITS = "BlockedByOnCompletionPod"
 
 
@@ -44,7 +45,13 @@ def _thought_gone(pod: Pod, now: float) -> bool:
         return False
     if pod.removal.mirror:
         return True
-    return pod.deleting_at is not None and pod.deleting_at + pod.removal.grace_s + LONG_TERMINATING_S < now
+    return pod.deleting_at is not None and thought_gone_at(pod) <= now
+
+
+def thought_gone_at(pod: Pod) -> float:
+    """When a pod that is being deleted is thought to be gone, if it is still there."""
+    grace_s = pod.removal.grace_s if pod.removal is not None else 0.0
+    return (pod.deleting_at or 0.0) + grace_s + LONG_TERMINATING_S + SOON_S
 
 
 def standing(state: State, index: Index, node: str, now: float) -> Standing:
@@ -56,7 +63,8 @@ def standing(state: State, index: Index, node: str, now: float) -> Standing:
     judged = [
         resident_of(state, index, key, state.pods[key])
         for key in there
-        if state.pods[key].deleting_at is None and holds_room(state, index, state.pods[key].shape)
+        if state.pods[key].deleting_at is None
+        and (holds_room(state, index, state.pods[key].shape) or keeps(state, key))
     ]
     found = sort_pods(judged, index.settings, KnownOwners(state), None, now)
     if found.blocked is not None:

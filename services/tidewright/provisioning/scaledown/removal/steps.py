@@ -18,12 +18,15 @@ from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.scaledown.idle import SCALE_DOWN_DISABLED
 from tidewright.provisioning.scaledown.removal import evicting, marking, words
-from tidewright.provisioning.scaledown.removal.evicting import Turns
+from tidewright.provisioning.scaledown.removal.evicting import KEEPS_COMING, Turns
 from tidewright.provisioning.scaledown.removal.saga import Removal
 from tidewright.provisioning.scaledown.removal.standing import Standing, movers, standing
 from tidewright.provisioning.scaleup.orders import group_ref
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell.sentences import because
+
+SEEN_S = 120.0
+"""How long after a node was marked its own fact must show that."""
 
 
 class Undo(msgspec.Struct, frozen=True):
@@ -74,18 +77,19 @@ class Steps:
     def _step(self, name: str, removal: Removal) -> None:
         if removal.deletion or name in self._undone:
             return  # the point of no return: only its outcome says more
+        if (why := self._changed(name, removal)) is not None:
+            self._undo(name, removal, why)
+            return
         if not removal.mark:
             pods = movers(self.state, self.index, name, self.now)
             used = self._used(name)
             self.decisions.append(words.begins(self.now, name, pods, used=used, drains=removal.drains))
             self.decisions.append(marking.mark(self.now, name, removal, cordon=self.settings.cordon))
             return
-        if (why := self._changed(name, removal)) is not None:
-            self._undo(name, removal, why)
-            return
         held_at = removal.held_at
         if held_at is None:
-            return  # the outcome of the mark, or the node's own fact, is still to come
+            self._unseen(name, removal)
+            return
         if self.now < held_at + self.settings.after_taint_s:
             self._again(held_at + self.settings.after_taint_s)
             return
@@ -106,6 +110,17 @@ class Steps:
         ratio, resource = max(parts, default=(0.0, "nothing"))
         return f"{resource} {ratio:.2f}"
 
+    def _unseen(self, name: str, removal: Removal) -> None:
+        """The outcome of the mark, or the node's own fact, is still to come; the latter is not waited for for ever."""
+        if removal.marked_at is None:
+            return
+        until = removal.marked_at + SEEN_S
+        if self.now < until:
+            self._again(until)
+            return
+        message = f"it was marked, and has not been seen so for {SEEN_S:.0f} s"
+        self._undo(name, removal, Undo("MarkNotSeen", message, failed=True))
+
     def _changed(self, name: str, removal: Removal) -> Undo | None:
         """What has come to pass since the decision that keeps the node."""
         node, group = self.state.nodes.get(name), self.state.groups.get(removal.group)
@@ -119,6 +134,8 @@ class Steps:
             return Undo("ScaleDownDisabledAnnotation", f"it has the annotation {SCALE_DOWN_DISABLED}")
         if not self.settings.scale_down:
             return Undo("ScaleDownDisabled", "scale-down-enabled is false")
+        if self.settings.dry_run:
+            return Undo("DryRun", "the configuration says dry-run")
         if group.target - 1 < group.min_size and not removal.whole:
             return Undo(
                 "NodeGroupMinSizeReached",
@@ -159,12 +176,22 @@ class Steps:
         if self.now < removal.again_at:
             self._again(removal.again_at)
             return
+        if removal.again_at and self.now >= prepared + self._patience_s:
+            message = "its instance may not be deleted: something keeps it that the watcher does not tell of"
+            self._undo(name, removal, Undo("NotDeleted", message, failed=True))
+            return
         self._ready.setdefault(removal.group, []).append(name)
 
     def _prepared_at(self, removal: Removal) -> float:
         """Since when nothing on it is waited for."""
         held_at = (removal.held_at or self.now) + self.settings.after_taint_s
         return max(held_at, removal.emptied_at or 0.0)
+
+    @property
+    def _patience_s(self) -> float:
+        """How long a deletion that is refused since more is on the node than is known is asked for again."""
+        settings = self.settings
+        return settings.eviction_s + settings.delay_deletion_s + settings.batch_s
 
     # --- Deletion ---
 
@@ -286,4 +313,6 @@ def _refused(removal: Removal, there: Standing) -> Undo | None:
 def _late(key: str, reason: str) -> str:
     if reason == "NotGone":
         return f"pod {key} has not ended in time"
+    if reason == KEEPS_COMING:
+        return f"pod {key} has come although it takes none: pods that tolerate its taint keep coming"
     return f"pod {key} may not be evicted: {reason}"
