@@ -45,7 +45,7 @@ def _with(node: JsonObject, effect: MarkNode) -> JsonObject | None:
     if mark is None and any(taint.get("key") == effect.key for taint in taints):
         raise TaintOfAnother(f"node {effect.target.name} has the taint {effect.key}, and no mark of ours")
     cordoned = effect.cordon and not spec.get("unschedulable")
-    ours = cordoned or (effect.cordon and (mark or "").endswith(CORDONED))
+    ours = cordoned or (mark or "").endswith(CORDONED)
     value = effect.drain + (CORDONED if ours else "")
     taint = {"key": effect.key, "value": effect.value, "effect": taint_effect}
     there = [t for t in taints if t.get("key") == effect.key]

@@ -178,7 +178,8 @@ def _decided(state: State, event: Event, touched: Touched) -> Sequence[Decision]
         due = state.now + index.settings.quiet_s
         if state.due is None or state.due > due:
             decisions.append(SetTimer(at=event.at, key=EVALUATE, due=due))
-    if isinstance(event, STIRRING) and not (isinstance(event, Fact) and event.refresh):
+    quiet = touched.unsoftened or (isinstance(event, Fact) and event.refresh)
+    if isinstance(event, STIRRING) and not quiet:
         decisions += _look_soon(state, event.at)
     return holding.recorded(state, _addressed(state, decisions)) if decisions else decisions
 

@@ -127,3 +127,14 @@ def test_an_instance_is_deleted_of_the_node_that_was_drained_alone() -> None:
 )
 def test_a_pod_that_would_be_lost_with_its_node(pod: JsonObject, moves: bool) -> None:
     assert would_move(pod) is moves
+
+
+def test_our_cordon_comes_off_although_it_is_not_asked_for_any_more() -> None:
+    before = marked(node(), mark(drain="d.0", cordon=True))
+    assert before is not None
+    taken_over = marked(before, mark(cordon=False))
+    assert taken_over is not None
+    assert taken_over["metadata"]["annotations"][DRAIN] == f"d.1{CORDONED}"
+    undone = marked(taken_over, mark(present=False))
+    assert undone is not None
+    assert "unschedulable" not in undone["spec"]

@@ -666,3 +666,31 @@ def test_in_shadow_no_timer_goes_on_for_soft_taints_that_are_not_set() -> None:
     before = len(cluster.said)
     cluster.advance(3600.0)
     assert [d for d in cluster.said[before:] if isinstance(d, SetTimer) and d.key == "scan"] == []
+
+
+@pytest.mark.parametrize("how", ["dry-run", "shadow"])
+def test_no_timer_goes_on_while_nodes_only_would_go(how: str) -> None:
+    quick = {"scale-down-unneeded-time": "1s", "scale-down-delay-after-add": "0s"}
+    cluster = Removing({**quick, "dry-run": how == "dry-run"})
+    if how == "shadow":
+        cluster.tell(ModesSet(at=cluster.now, mode="shadow"))
+    cluster.grown(3)
+    cluster.advance(600.0)
+    assert cluster.of(p.RemoveNode)
+    before = len(cluster.said)
+    cluster.advance(3600.0)
+    assert [d for d in cluster.said[before:] if isinstance(d, SetTimer) and d.key == "scan"] == []
+
+
+def test_a_soft_taint_that_is_refused_is_not_asked_for_again_while_nothing_changes() -> None:
+    cluster = Removing({"scale-down-unneeded-time": "10h"})
+    cluster.mark_fails = "Forbidden"
+    cluster.grown(3)
+    cluster.advance(600.0)
+    before = len(cluster.of(p.MarkNode))
+    cluster.advance(3600.0)
+    assert len(cluster.of(p.MarkNode)) == before
+    cluster.mark_fails = ""
+    cluster.run_pod("p0", "n0")
+    cluster.advance(60.0)
+    assert cluster.marked() == {"n1", "n2"}, "its pod has no other place when they go"

@@ -143,6 +143,7 @@ def answered(
     if isinstance(order, SoftOrder):  # one that failed is decided anew by the next pass
         if state.softening.get(order.node) == event.decision:
             del state.softening[order.node]
+        touched.unsoftened = order.node not in index_of(state).soft
         return
     touched.removals.append(order.node)
     if isinstance(order, UnmarkOrder):

@@ -17,6 +17,7 @@ class Touched(msgspec.Struct):
         not_decreased: a group of which an order could not be taken back.
         respecified: a request whose spec was changed for the first time.
         removals: nodes that go, or carry a mark of ours, about which something has changed.
+        unsoftened: a soft taint could not be set: what is set with the next pass needs none.
         marked: those that now carry it.
         evicted: pods that were asked to leave, with their uids.
         deleted: nodes whose instances will be deleted: name, uid, and whether they were drained.
@@ -27,6 +28,7 @@ class Touched(msgspec.Struct):
     not_decreased: NodeGroupId = NO_GROUP
     respecified: RequestKey = NO_REQUEST
     removals: list[str] = []
+    unsoftened: bool = False
     marked: list[str] = []
     evicted: list[tuple[PodKey, str]] = []
     deleted: list[tuple[str, str, bool]] = []

@@ -17,7 +17,7 @@ from tidewright.events.provisioning import PausedNode, TrackUnneededNodes, Unnee
 from tidewright.kube.keys import ObjectKey, PodKey
 from tidewright.provisioning.cluster.cluster_state import Counts, Health, cluster_healthy
 from tidewright.provisioning.group_ids import NodeGroupId
-from tidewright.provisioning.holding import LOOK_AGAIN_S, of_service
+from tidewright.provisioning.holding import LOOK_AGAIN_S, marks
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.pack.grid import Grid
@@ -318,7 +318,7 @@ def delayed(state: State, settings: Settings, now: float) -> frozenset[NodeGroup
 
 def _due(state: State, scene: LiveScene, plan: passes.Plan, settings: Settings, now: float) -> float | None:
     """When to look again though nothing changes: the first time at which time alone may make a difference."""
-    acts = of_service(state).acts
+    acts = marks(state)
     local = state.lately.values() if settings.delay_local else ()
     dues = [paused.until for paused in state.paused.values()] + list(plan.memory.recheck_at.values())
     dues.append(scene.cards.next_change())
@@ -328,7 +328,7 @@ def _due(state: State, scene: LiveScene, plan: passes.Plan, settings: Settings, 
     if plan.unneeded:
         dues.append(cool_at(last_of(state), settings))
         dues += [cool_at(Last(add=o.add, delete=o.delete, failure=o.failure), settings) for o in local]
-    if plan.limited or plan.going:
+    if plan.limited or (plan.going and acts):  # what only would go is no other the next time
         dues.append(now + (settings.scan_interval_s if acts else LOOK_AGAIN_S))
     future = [due for due in dues if now < due < float("inf")]
     return max(min(future), now + settings.scan_interval_s) if future else None
