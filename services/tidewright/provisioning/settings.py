@@ -329,7 +329,7 @@ WITHOUT_MEANING: dict[str, tuple[str, ...]] = {
     "writes are bounded by the actuator's requests per second": ("max-bulk-soft-taint-time",),
     "the log remembers since when nodes are unneeded": ("node-deletion-candidate-ttl",),
     "a node's own fact says when its taint is there": ("dynamic-node-delete-delay-after-taint-enabled",),
-    "these series are told in any case": (
+    "there are no such series: `explain node/NAME` tells when a node was unneeded, removed, and what delayed it": (
         "node-removal-latency-tracking-enabled", "max-node-skip-eval-time-tracker-enabled",
     ),
 }  # fmt: skip
