@@ -3,10 +3,10 @@
 chaos.twlog     an exported log of six workloads, spreads, ShardSets, fleets and requests for capacity, as the chaos
                 run records it while services are killed
 decisions.json  decisions per service and type on it
-inputs.json     what each decider followed then
+inputs.json     what each decider followed then, and in every version since that was given out
 snapshots/      `<service>-v<N>.json`: the states at its end, as the version with state version N stored them
 ended           what the tests and `python -m tests.recorded` both ask of it
 
-`python -m tests.recorded` writes the snapshots of a state version that has none yet, and never another file: what
+`python -m tests.recorded` writes the snapshots of a state version that has none yet and the inputs of a version that has none, nothing else: what
 an earlier version stored cannot be stored anew by a later one.
 """

@@ -1,4 +1,4 @@
-"""Write the golden snapshots of state versions that have none yet, and the count of decisions when there is none."""
+"""Write the golden snapshots of state versions that have none yet, the inputs of this version, and the count of decisions when there is none."""
 
 from __future__ import annotations
 
@@ -6,8 +6,21 @@ import asyncio
 
 import msgspec
 
-from tests.recorded.ended import DECISIONS, SERVICES, SNAPSHOTS, as_stored, folded, golden, redecided
+from tests.recorded.ended import (
+    DECISIONS,
+    INPUTS,
+    SERVICES,
+    SNAPSHOTS,
+    as_stored,
+    folded,
+    given_inputs,
+    golden,
+    redecided,
+    the_log,
+)
+from tidewright.asking.service_state import inputs_of
 from tidewright.asking.services import load
+from tidewright.events.version import __version__
 
 
 async def write() -> None:
@@ -24,6 +37,11 @@ async def write() -> None:
         recorded, _ = await redecided()
         DECISIONS.write_bytes(msgspec.json.format(msgspec.json.encode(recorded), indent=1) + b"\n")
         print(f"written: {DECISIONS.name}")
+    given = given_inputs()
+    if __version__ not in given:
+        given[__version__] = {s.name: inputs_of(s, load(s), the_log()).today for s in SERVICES}
+        INPUTS.write_bytes(msgspec.json.format(msgspec.json.encode(given), indent=1) + b"\n")
+        print(f"written: version {__version__} in {INPUTS.name}")
 
 
 asyncio.run(write())

@@ -18,6 +18,7 @@ from tidewright.asking.starting_states import beginnings
 from tidewright.events.base import Decision
 from tidewright.host.fold.order import Decided
 from tidewright.log.export import ExportFile
+from tidewright.log.input_set import InputSet
 from tidewright.log.snapshots import Snapshot
 
 HERE = Path(__file__).parent
@@ -29,6 +30,15 @@ NAMES = DECIDERS
 
 Counts = dict[str, dict[str, int]]
 """By service and type of decision, how many."""
+
+
+UNNAMED = "unnamed"
+"""Stands for the version that recorded the log: its checkpoints do not name what they are made of."""
+
+
+def given_inputs() -> dict[str, dict[str, InputSet]]:
+    """By version and service, what it follows of the log."""
+    return msgspec.json.decode(INPUTS.read_bytes(), type=dict[str, dict[str, InputSet]])
 
 
 def the_log() -> ExportedLog:

@@ -11,8 +11,10 @@ from tests.recorded.ended import (
     NAMES,
     RECORDED,
     SERVICES,
+    UNNAMED,
     Counts,
     folded,
+    given_inputs,
     golden,
     redecided,
     stored_in,
@@ -24,9 +26,9 @@ from tidewright.asking.verify import verified
 from tidewright.cli import main
 from tidewright.events import registry
 from tidewright.events.base import Decision
+from tidewright.events.version import __version__
 from tidewright.host.fold.order import Fold
 from tidewright.host.fold.verify import Difference, Report
-from tidewright.log.input_set import InputSet
 
 _PASSES = "a propeller's pass that deletes or creates is recorded as begun, and is none where that is not on the log"
 DIFFERENT: dict[tuple[str, str], str] = {
@@ -122,13 +124,20 @@ async def test_states_that_were_stored_then_are_what_the_log_folds_to_today(name
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_inputs_of_checkpoints_that_name_none_are_those_of_that_time(name: str) -> None:
-    then = msgspec.json.decode(INPUTS.read_bytes(), type=dict[str, InputSet])[name]
-    unnamed = inputs_of(BY_NAME[name], load(BY_NAME[name]), the_log()).unnamed
-    assert unnamed == then, (
-        f"{name} reads {sorted(set(unnamed.kinds) ^ set(then.kinds)) or 'other services'} more or less than when checkpoints "
-        f"named no inputs: `formerly` of DECIDER in services/tidewright/{name.replace('-', '')}/decide.py has all sets of before, "
-        f"written out, the oldest first: append the one that this change ends (docs/adding.md, what a decider reads)"
+def test_the_inputs_of_every_version_are_known(name: str) -> None:
+    given, inputs = given_inputs(), inputs_of(BY_NAME[name], load(BY_NAME[name]), the_log())
+    assert __version__ in given, f"version {__version__} is not in {INPUTS.name}: make golden"
+    known = (*inputs.formerly, inputs.today)
+    forgotten = {
+        version: sets[name] for version, sets in given.items() if sets.get(name, known[0]) not in known
+    }
+    where = f"`formerly` of DECIDER in services/tidewright/{name.replace('-', '')}/decide.py (docs/adding.md, what a decider reads)"
+    assert not forgotten, (
+        f"{name} reads {sorted(set(inputs.today.kinds) ^ set(next(iter(forgotten.values())).kinds)) or 'other services'} more or "
+        f"less than version {', '.join(forgotten)} did: that set is the next of {where}"
+    )
+    assert inputs.unnamed == given[UNNAMED][name], (
+        f"checkpoints that name no inputs are of the first of {where}"
     )
 
 

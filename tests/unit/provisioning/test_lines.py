@@ -43,7 +43,7 @@ def test_a_request_reads_as_a_story() -> None:
 def test_every_decision_of_provisioning_has_a_line_of_its_own(sample: Path) -> None:
     event = registry.decode(sample.read_bytes())
     if type(event).__module__ == p.__name__ and isinstance(event, Decision):
-        assert own(event)
+        assert own(event), "no case for it in services/tidewright/provisioning/tell/lines.py"
         assert "=" not in own(event)
 
 
