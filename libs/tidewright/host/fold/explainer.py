@@ -4,8 +4,8 @@ The command does what is the same for every service: it finds the decisions of a
 server's subject index, restores the service's state as of any moment, follows decisions back to the
 facts that caused them and forward to their outcomes. What only the service knows, its explainer says:
 
-    services/tidewright/<service>/explaining.py     EXPLAINER = MyExplainer()      at most one class
-    services/tidewright/asking/services.py             explainer="tidewright.<service>.explaining:EXPLAINER"
+    services/tidewright/<service>/tell/explaining.py    EXPLAINER = MyExplainer()      at most one class
+    services/tidewright/asking/services.py              explainer="tidewright.<service>.tell.explaining:EXPLAINER"
 
 `tidewright.autoscaler.tell.explaining` is the first one, and the example to follow. Rules:
 
