@@ -31,6 +31,7 @@ from tests.vectors import (
     provisioning_told,
 )
 from tests.vectors.reference import provisioning as reference
+from tests.vectors.reference import scaledown
 from tests.vectors.suite import Case, Result, Suite, Verdict
 
 KINDS = (
@@ -61,7 +62,13 @@ def run(case: Case) -> Result:
     found = check(case)
     verdict = Verdict.FAILED if found else Verdict.PASSED
     tag = "provreq-accepted-since" if case["name"] in reference.ACCEPTED_BEFORE else kind
-    return Result(case["name"], kind, verdict, tuple(found), reference=tag if tag in reference.TAGS else "")
+    return Result(
+        case["name"],
+        kind,
+        verdict,
+        tuple(found),
+        reference=tag if tag in reference.TAGS | scaledown.TAGS else "",
+    )
 
 
 SUITE = Suite("provisioning", cases, run, provisioning_scaledown_ours.lines)

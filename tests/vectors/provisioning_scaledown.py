@@ -11,22 +11,24 @@ from typing import Any
 import msgspec
 
 from tests.vectors.provisioning_world import GPU, NOW, Entry, Found
+from tests.vectors.reference.scaledown import Batch
 from tests.vectors.suite import Case, differences
 from tidewright.kube.keys import ObjectKey, PodKey, name_of, pod_key
 from tidewright.kube.podshape import NodeView, PodShape
 from tidewright.kube.selectors import LabelSelector
+from tidewright.kube.taints import DELETION_CANDIDATE, TO_BE_DELETED, UNNEEDED
 from tidewright.provisioning.differences import DIFFERENCES
 from tidewright.provisioning.group_ids import NO_GROUP, NodeGroupId
 from tidewright.provisioning.pack.grid import Grid
-from tidewright.provisioning.scaledown import passes, soft_taints, unregistered
+from tidewright.provisioning.scaledown import passes, unregistered
 from tidewright.provisioning.scaledown.drain import evictions
 from tidewright.provisioning.scaledown.drain.budgets import Allowance
 from tidewright.provisioning.scaledown.drain.rules import sort_pods
 from tidewright.provisioning.scaledown.going import cooldown
-from tidewright.provisioning.scaledown.going.batches import Batch
 from tidewright.provisioning.scaledown.going.parallel import Room, cropped
 from tidewright.provisioning.scaledown.going.timers import Floors, too_early
 from tidewright.provisioning.scaledown.going.whole import Leaver
+from tidewright.provisioning.scaledown.removal.soft import soft_marks
 from tidewright.provisioning.scaledown.scene import (
     Budget,
     GroupTraits,
@@ -39,6 +41,7 @@ from tidewright.provisioning.scaledown.scene import (
 from tidewright.provisioning.scaledown.simulation.placing import Destinations
 from tidewright.provisioning.scaledown.simulation.removal import Simulation
 from tidewright.provisioning.settings import DrainPriority, Settings
+from tidewright.provisioning.state import Node, State
 
 Ways = tuple[str, ...]
 """Numbers of the differences in which the reference's way is taken."""
@@ -470,15 +473,23 @@ def grace(case: Case, ways: Ways) -> dict[str, Any]:
 
 
 def soft(case: Case, ways: Ways) -> dict[str, Any]:
-    nodes = [
-        SceneNode(
-            name=e["name"], soft=e.get("soft_taint", False), doomed_at=NOW if e.get("to_be_deleted") else None
+    state = State()
+    for entry in case["nodes"]:
+        ours, doomed = entry.get("soft_taint", False), entry.get("to_be_deleted", False)
+        keys = [key for key, there in ((DELETION_CANDIDATE, ours), (TO_BE_DELETED, doomed)) if there]
+        state.nodes[entry["name"]] = Node(
+            labels={},
+            allocatable={},
+            uid=entry["name"],
+            taints=tuple({"key": key} for key in keys),
+            annotations={UNNEEDED: "0"} if ours else {},
         )
-        for e in case["nodes"]
-    ]
     most = case.get("options", {}).get("max_count", Settings().soft_taints)
-    lose, get = soft_taints.changes(nodes, case["unneeded"], most)
-    return {"untainted": lose, "tainted": get}
+    marks = soft_marks(state, dict.fromkeys(case["unneeded"], NOW), most, NOW).marks
+    return {
+        "untainted": [mark.target.name for mark in marks if not mark.present],
+        "tainted": [mark.target.name for mark in marks if mark.present],
+    }
 
 
 def never_registered(case: Case, ways: Ways) -> dict[str, Any]:

@@ -51,7 +51,6 @@ _TRAITS = {
     "ignore_daemonsets_utilization": "ignore_daemonsets",
 }
 DELETION = "ToBeDeletedByClusterAutoscaler"
-SOFT = "DeletionCandidateOfClusterAutoscaler"
 
 
 def settings_of(case: Case, ways: Ways) -> Settings:
@@ -132,7 +131,6 @@ class Places:
             ready=ready,
             gpu=GPU if gpu else "",
             doomed_at=NOW + float(taints[DELETION]["value"]) if DELETION in taints else None,
-            soft=SOFT in taints,
             deleting=metadata["name"] in self.deleting,
         )
 

@@ -2,6 +2,7 @@
 
 spread         ledgers in a status, passes that read one, and what they do where ours does otherwise
 provisioning   requests spelled out as pods, classes of pods, alternating loops
+scaledown      deletions of a group as a list of steps
 watermark      attributes of log lines
 
 A case is run by the product: a decider, an endpoint, a function that one of them calls. Where it cannot be,

@@ -1,12 +1,15 @@
 """Nodes that nobody needs.
 
+scanning       a part of a pass on the state, and when the next one is due
+beginning      the removals that it begins
 passes         one pass over the cluster: who is unneeded, who goes now; through these:
 scene          what a pass looks at, as values
 candidates/    which nodes may be looked at, and in which order
 drain/         what stands in the way of a drain, and what it evicts
 simulation/    whether the pods of nodes fit elsewhere
 going/         which of the unneeded nodes go now
-soft_taints    the taint of nodes that wait to go
+removal/       a removal carried out, from the marks to the deleted instance, or undone; soft taints
+cards          what is kept of each node between passes
 unregistered   instances that never became a node
 idle           empty nodes, and when they go
 unneeded       why nodes stay, as the reference's metric counts them

@@ -45,7 +45,6 @@ from tidewright.provisioning.state import Budget as BudgetState
 from tidewright.provisioning.state import GroupState, Node, Pod, State, owner_key
 
 DELETION_TAINT = "ToBeDeletedByClusterAutoscaler"
-SOFT_TAINT = "DeletionCandidateOfClusterAutoscaler"
 NOT_TOLD = "what rules about removing it ask for was not told"
 NEVER = math.inf
 
@@ -302,7 +301,6 @@ def scene_node(index: Index, name: str, node: Node, devices: Awaited | None, now
         ready=stage is Readiness.READY,
         gpu=_gpu(node),
         doomed_at=_began(taints[DELETION_TAINT]) if DELETION_TAINT in taints else None,
-        soft=SOFT_TAINT in taints,
         deleting=node.doomed or node.leaving,
         started=stage is not Readiness.NOT_STARTED,
     )

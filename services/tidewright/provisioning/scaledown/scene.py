@@ -94,7 +94,6 @@ class SceneNode(msgspec.Struct, frozen=True, kw_only=True):
         capacity: what limits count of it, cpu in milli-cores.
         gpu: the extended resource by which its use is measured; empty for a node without GPU.
         doomed_at: when its deletion taint says that its deletion began; None without the taint.
-        soft: it has the soft taint.
         deleting: its deletion has begun, says who began it: no candidate, no destination.
         started: False while it is new and not ready: no candidate, no destination.
     """
@@ -108,7 +107,6 @@ class SceneNode(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool = True
     gpu: str = ""
     doomed_at: float | None = None
-    soft: bool = False
     deleting: bool = False
     started: bool = True
 

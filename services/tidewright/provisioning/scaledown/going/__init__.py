@@ -4,5 +4,4 @@ timers     unneeded for long enough; minimum sizes of groups and of the cluster
 whole      zero-or-max groups, which go as a whole; pods that have to complete
 parallel   how many go at a time
 cooldown   when nothing goes, since something has just come or gone
-batches    deletions of a group, in one call or as they are ready
 """

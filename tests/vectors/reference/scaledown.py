@@ -1,4 +1,8 @@
-"""Deletions of one group: each node when it is ready to go, or all at once where the group goes as a whole. Addendum 3.1."""
+"""Deletions of one group, step by step: each node when it is ready, or all at once where the group goes as a whole.
+
+Ours keeps what waits in its state, as removals whose nodes are ready, and looks at all of them at each event
+(`provisioning.scaledown.removal.steps`): a list of steps alone is nothing that it could be given. Addendum 3.1.
+"""
 
 from __future__ import annotations
 
@@ -38,3 +42,9 @@ class Batch(msgspec.Struct):
             released += self.ready
             self.ready = []
         return [], released
+
+
+TAGS = {
+    "scale-down-group-delete": "what waits to be deleted together are removals in the state, which steps without a cluster cannot drive",
+}
+"""Kinds of cases that ours has no use for, and why."""
