@@ -694,3 +694,19 @@ def test_a_soft_taint_that_is_refused_is_not_asked_for_again_while_nothing_chang
     cluster.run_pod("p0", "n0")
     cluster.advance(60.0)
     assert cluster.marked() == {"n1", "n2"}, "its pod has no other place when they go"
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_node_whose_deletion_may_have_been_made_stays_marked_until_that_is_known(known: bool) -> None:
+    cluster = world()
+    cluster.delete_fails = p.ANSWER_LOST
+    cluster.remove("n0", drain=False)
+    cluster.advance(60.0)
+    assert len(cluster.of(p.DeleteInstances)) == 1, "its cloud would take a repeat for another one"
+    assert (cluster.undone(), cluster.marked()) == ([], {"n0"})
+    cluster.delete_fails = ""
+    for _ in range(2 if known else 1):
+        cluster.advance(10.0)
+        cluster.tell(p.CloudObserved(at=cluster.now, name="", refreshed=cluster.now))
+    cluster.advance(600.0)
+    assert (cluster.deleted, cluster.undone()) == ((["n0"], []) if known else ([], ["NotDeleted"]))

@@ -234,7 +234,7 @@ def _cloud(state: State, event: p.CloudObserved, touched: Touched) -> None:
         message=event.message,
         refreshed=event.refreshed,
     )
-    for group in state.groups.values():
+    for name, group in state.groups.items():
         rest = group.rest
         if rest is None or group.cloud != event.name or group.error or event.refreshed <= rest.since:
             continue
@@ -243,6 +243,7 @@ def _cloud(state: State, event: p.CloudObserved, touched: Touched) -> None:
         if seen >= LOOKS_AFTER_UNKNOWN:
             group.rest = None
             wake(state, touched)
+            removals.group_changed(state, name, touched)
 
 
 def _cloud_gone(state: State, event: p.CloudGone, _touched: Touched) -> None:

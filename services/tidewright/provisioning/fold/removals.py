@@ -125,10 +125,17 @@ def deletion_answered(state: State, event: _Outcome, touched: Touched, *, applie
             del state.removals[name]
             continue
         removal.deletion = ""
-        if isinstance(event, o.Rejected) and event.reason in NOT_YET:
+        if _not_yet(event):
             removal.again_at = state.now + NOT_YET_S
         else:
             removal.failed = _why(event)
+
+
+def _not_yet(event: _Outcome) -> bool:
+    """Whether a deletion may still be made, or may have been: its node stays marked until that is known."""
+    if isinstance(event, o.Failed):
+        return event.reason == p.ANSWER_LOST
+    return isinstance(event, o.Rejected) and event.reason in NOT_YET
 
 
 def answered(

@@ -176,10 +176,14 @@ class Steps:
         if self.now < removal.again_at:
             self._again(removal.again_at)
             return
-        if removal.again_at and self.now >= prepared + self._patience_s:
-            message = "its instance may not be deleted: something keeps it that the watcher does not tell of"
+        rests = self.state.groups[removal.group].rest is not None
+        if (removal.again_at or rests) and self.now >= prepared + self._patience_s:
+            message = "its instance could not be deleted: something keeps it, or its group, that the watcher does not tell of"
             self._undo(name, removal, Undo("NotDeleted", message, failed=True))
             return
+        if rests:
+            self._again(prepared + self._patience_s)
+            return  # the answer to an order was lost: nothing more is asked before it is known what came of it
         self._ready.setdefault(removal.group, []).append(name)
 
     def _prepared_at(self, removal: Removal) -> float:
