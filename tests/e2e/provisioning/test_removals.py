@@ -35,7 +35,8 @@ async def spread_thin(world: World) -> None:
         filler = {"apiVersion": "v1", "kind": "Pod", **world.template("7")}
         filler["metadata"] = {"name": f"filler-{i}"}
         await send(world.kube, "POST", world.pods, filler)
-    await world.nodes(3)
+    # Placed before the others come: these would all find room on a node that has no filler yet.
+    await until(world.kube, world.pods, lambda found: len(running(found)) == 3, timeout_s=60)
     labels = {"app": "web"}
     template = world.template("500m")
     template["metadata"] = {"labels": labels}
@@ -116,7 +117,8 @@ async def test_nodes_are_drained_one_pod_at_a_time_whatever_fails_or_dies(world:
         await until(world.kube, NODES, lambda nodes: bool(draining(world, nodes)), timeout_s=60)
         kill(world, "actuator")
         await world.nodes(1)
-        await waiting.until(lambda: world.target(group), lambda target: target == 1)
+    await world.cloud("PATCH", f"/groups/{group}/faults", {"call_failure": 0.0})  # the test asks, too
+    await waiting.until(lambda: world.target(group), lambda target: target == 1)
     pods = await until(world.kube, world.pods, lambda found: len(running(found)) == REPLICAS, timeout_s=60)
     assert len({pod["spec"]["nodeName"] for pod in running(pods)}) == 1
     await until(world.kube, NODES, lambda nodes: our_marks(world, nodes) == [], timeout_s=30)
@@ -168,7 +170,10 @@ async def test_a_node_whose_pods_may_not_be_evicted_is_as_it_was(world: World) -
         await waiting.until(lambda: world.decided(UndoRemoval), bool)
         await until(world.kube, NODES, lambda nodes: draining(world, nodes) == [], timeout_s=30)
         marks = [mark for mark in await world.decided(MarkNode) if mark.key == TO_BE_DELETED]
-        assert [mark.present for mark in marks] == [True, False]
+        # Taken off once more where a fact of before comes after it.
+        assert marks[0].present
+        assert len(marks) > 1
+        assert not any(mark.present for mark in marks[1:])
         nodes = await until(world.kube, NODES, lambda nodes: draining(world, nodes) == [], timeout_s=30)
         assert not any(node["spec"].get("unschedulable") for node in nodes.values())
         assert len(await world.nodes(3)) == 3
