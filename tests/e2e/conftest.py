@@ -161,10 +161,12 @@ def installed(cluster: Cluster) -> Iterator[list[str]]:
     outcomes = asyncio.run(_install(cluster.kubeconfig))
     assert not any(outcome.unmet for outcome in outcomes), [outcome.line() for outcome in outcomes]
     yield [outcome.name for outcome in outcomes]
-    created = [outcome.name for outcome in outcomes if outcome.action == "created"]
+    created = [
+        f"{outcome.kind}/{outcome.name}".lower() for outcome in outcomes if outcome.action == "created"
+    ]
     if created and not cluster.embedded:
         kubectl = [str(Path(sys.executable).parent / "kubectl"), "--kubeconfig", str(cluster.kubeconfig)]
-        removal = [*kubectl, "delete", "crd", "--timeout=50s", *created]
+        removal = [*kubectl, "delete", "--timeout=50s", *created]
         answer = subprocess.run(removal, capture_output=True, text=True, timeout=60, check=False)
         assert answer.returncode == 0, answer.stderr
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests import waiting
 from tidewright.cloud.clusterapi.objects import LABEL_OF
 
 API = "cluster.x-k8s.io"
@@ -90,9 +91,20 @@ class Moon:
         await self.send(
             "POST", DEFINITIONS, definition(INFRA, "v1alpha1", "moonmachinetemplates", "MoonMachineTemplate")
         )
+        for path in self.definitions:
+            await self.served(path)
         await self.send("POST", self.templates, made("MoonMachineTemplate", "m4", f"{INFRA}/v1alpha1"))
         shape = {"capacity": {"cpu": "4", "memory": "16Gi"}, "nodeInfo": {"architecture": "arm64"}}
         await self.send("PATCH", f"{self.templates}/m4/status", {"status": shape}, MERGE)
+
+    async def served(self, definition: str) -> None:
+        """Return once objects of a definition can be made: an API server needs a moment."""
+
+        async def established() -> bool:
+            conditions = (await self.send("GET", definition)).get("status", {}).get("conditions") or ()
+            return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+
+        await waiting.until(established)
 
     @property
     def definitions(self) -> list[str]:
