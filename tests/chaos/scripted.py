@@ -13,6 +13,7 @@ import contextlib
 import math
 import os
 import random
+import re
 import signal
 import socket
 import sys
@@ -210,11 +211,15 @@ async def _follow(script: Script, source: RunningLog, killing: Killing) -> Follo
     return followed
 
 
+_NUMBERED = re.compile(rb'"([a-z-]+\.(?:all|\d+))\.\d+\.\d+"')
+"""Ids of decisions that others refer to: kills and repeats take up sequences."""
+
+
 def _canonical(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for id_, decision in ledger.decisions.items():
         service, slot, _, _ = id_.rsplit(".", 3)
-        body: dict[str, Any] = msgspec.json.decode(registry.encode(decision))
+        body: dict[str, Any] = msgspec.json.decode(_NUMBERED.sub(rb'"\1"', registry.encode(decision)))
         target = getattr(decision, "target", None)
         name = f"{target.kind}/{target.namespace}/{target.name}" if target else getattr(decision, "key", "")
         for place in ("id", "prev"):
