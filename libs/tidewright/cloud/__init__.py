@@ -3,6 +3,7 @@
 provider     the interface that every provider implements, its values, and what a cloud can promise
 providers    which kinds there are, and what `--cloud NAME=KIND[:CONFIG]` means
 calls        how many calls to a cloud, for how long, and what a failure says about the next one
+optional     what a cloud answers to optional calls that it does not have
 errors       what a cloud can answer instead of doing it
 kubernetes   an API server, for clouds that are objects of one
 informer     objects of one kind there, as they are now

@@ -32,15 +32,13 @@ from tidewright.cloud.aws.config import (
 from tidewright.cloud.aws.errors import of_sdk
 from tidewright.cloud.calls import Calls
 from tidewright.cloud.errors import CloudError, Conflict, Invalid, NotFound, NotImplementedByCloud
+from tidewright.cloud.optional import WithoutOptionalCalls
 from tidewright.cloud.provider import (
     GpuConfig,
     GroupOptions,
     Instance,
-    MachineType,
     NodeTemplate,
     Promise,
-    ResourceLimit,
-    Taint,
 )
 from tidewright.cloud.providers import Surroundings
 
@@ -206,8 +204,12 @@ class AwsGroup:
         raise NotImplementedByCloud("aws removes no groups here")
 
 
-class AwsProvider:
+class AwsProvider(WithoutOptionalCalls):
     """The Auto Scaling groups that tags or names select. Call `refresh` before reading groups."""
+
+    NO_PRICES = "aws has no prices of pods"
+    NO_MACHINE_TYPES = "aws makes no groups here"
+    NO_NEW_GROUPS = "aws makes no groups here"
 
     name = "aws"
     promise = Promise.ABSOLUTE
@@ -410,30 +412,6 @@ class AwsProvider:
         if price is None:
             raise NotImplementedByCloud("no price of such a node: name a table as prices in the cloud's file")
         return price * (end - start) / 3600
-
-    async def pod_price(self, requests: Mapping[str, int], start: float, end: float) -> float:
-        del requests, start, end
-        raise NotImplementedByCloud("aws has no prices of pods")
-
-    async def machine_types(self) -> Sequence[MachineType]:
-        raise NotImplementedByCloud("aws makes no groups here")
-
-    async def new_node_group(
-        self,
-        machine_type: str,
-        *,
-        group_id: str = "",
-        zone: str = "",
-        max_size: int = 0,
-        labels: Mapping[str, str] | None = None,
-        taints: Sequence[Taint] = (),
-        resources: Mapping[str, str] | None = None,
-    ) -> AwsGroup:
-        del machine_type, group_id, zone, max_size, labels, taints, resources
-        raise NotImplementedByCloud("aws makes no groups here")
-
-    async def resource_limits(self) -> Mapping[str, ResourceLimit]:
-        return {}
 
     def gpu_label(self) -> str:
         return templates.GPU_LABEL

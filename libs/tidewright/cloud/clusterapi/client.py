@@ -38,16 +38,14 @@ from tidewright.cloud.clusterapi.template import PREFIX, options_of, template_of
 from tidewright.cloud.errors import CloudError, Conflict, Forbidden, Invalid, NotFound, NotImplementedByCloud
 from tidewright.cloud.informer import Informer
 from tidewright.cloud.kubernetes import MERGE_PATCH, Cluster
+from tidewright.cloud.optional import WithoutOptionalCalls
 from tidewright.cloud.provider import (
     GpuConfig,
     GroupOptions,
     Instance,
     InstanceState,
-    MachineType,
     NodeTemplate,
     Promise,
-    ResourceLimit,
-    Taint,
 )
 from tidewright.cloud.providers import Surroundings
 from tidewright.kube.discovery import FORGET_S
@@ -354,8 +352,12 @@ class ClusterApiGroup:
         raise NotImplementedByCloud("groups of Cluster API go with its objects")
 
 
-class ClusterApiProvider:
+class ClusterApiProvider(WithoutOptionalCalls):
     """Groups of one management cluster. Call `refresh` before reading groups."""
+
+    NO_PRICES = "Cluster API has no prices"
+    NO_MACHINE_TYPES = "Cluster API has no machine types"
+    NO_NEW_GROUPS = "groups of Cluster API are made as its objects"
 
     name = "clusterapi"
     promise = Promise.ABSOLUTE
@@ -654,34 +656,6 @@ class ClusterApiProvider:
         )
 
     # --- What Cluster API has not -----------------------------------------------------------------
-
-    async def node_price(self, template: NodeTemplate, start: float, end: float) -> float:
-        del template, start, end
-        raise NotImplementedByCloud("Cluster API has no prices")
-
-    async def pod_price(self, requests: Mapping[str, int], start: float, end: float) -> float:
-        del requests, start, end
-        raise NotImplementedByCloud("Cluster API has no prices")
-
-    async def machine_types(self) -> Sequence[MachineType]:
-        raise NotImplementedByCloud("Cluster API has no machine types")
-
-    async def new_node_group(
-        self,
-        machine_type: str,
-        *,
-        group_id: str = "",
-        zone: str = "",
-        max_size: int = 0,
-        labels: Mapping[str, str] | None = None,
-        taints: Sequence[Taint] = (),
-        resources: Mapping[str, str] | None = None,
-    ) -> ClusterApiGroup:
-        del machine_type, group_id, zone, max_size, labels, taints, resources
-        raise NotImplementedByCloud("groups of Cluster API are made as its objects")
-
-    async def resource_limits(self) -> Mapping[str, ResourceLimit]:
-        return {}
 
     def gpu_label(self) -> str:
         return GPU_LABEL

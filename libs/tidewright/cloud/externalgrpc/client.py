@@ -19,15 +19,13 @@ from tidewright.cloud.externalgrpc import objects
 from tidewright.cloud.externalgrpc.config import GrpcConfig, config_of
 from tidewright.cloud.externalgrpc.errors import of_rpc
 from tidewright.cloud.externalgrpc.wire import externalgrpc_pb2 as wire
+from tidewright.cloud.optional import WithoutOptionalCalls
 from tidewright.cloud.provider import (
     GpuConfig,
     GroupOptions,
     Instance,
-    MachineType,
     NodeTemplate,
     Promise,
-    ResourceLimit,
-    Taint,
 )
 from tidewright.cloud.providers import Surroundings
 
@@ -190,8 +188,11 @@ class GrpcGroup:
         raise NotImplementedByCloud("externalgrpc removes no groups")
 
 
-class ExternalGrpcProvider:
+class ExternalGrpcProvider(WithoutOptionalCalls):
     """A server of the externalgrpc protocol. Call `refresh` before reading groups."""
+
+    NO_MACHINE_TYPES = "externalgrpc has no machine types"
+    NO_NEW_GROUPS = "externalgrpc makes no groups"
 
     name = "externalgrpc"
     promise = Promise.DELTA
@@ -277,26 +278,6 @@ class ExternalGrpcProvider:
         request.startTimestamp.FromNanoseconds(round(start * 1e9))
         request.endTimestamp.FromNanoseconds(round(end * 1e9))
         return float((await self.ask("PricingPodPrice", request)).price)
-
-    async def machine_types(self) -> Sequence[MachineType]:
-        raise NotImplementedByCloud("externalgrpc has no machine types")
-
-    async def new_node_group(
-        self,
-        machine_type: str,
-        *,
-        group_id: str = "",
-        zone: str = "",
-        max_size: int = 0,
-        labels: Mapping[str, str] | None = None,
-        taints: Sequence[Taint] = (),
-        resources: Mapping[str, str] | None = None,
-    ) -> GrpcGroup:
-        del machine_type, group_id, zone, max_size, labels, taints, resources
-        raise NotImplementedByCloud("externalgrpc makes no groups")
-
-    async def resource_limits(self) -> Mapping[str, ResourceLimit]:
-        return {}
 
     def gpu_label(self) -> str:
         return self._gpu_label or ""

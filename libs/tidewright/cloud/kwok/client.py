@@ -16,16 +16,14 @@ from tidewright.cloud.calls import Calls
 from tidewright.cloud.errors import Conflict, Invalid, NotFound, NotImplementedByCloud
 from tidewright.cloud.kubernetes import Cluster
 from tidewright.cloud.kwok import config as kwok
+from tidewright.cloud.optional import WithoutOptionalCalls
 from tidewright.cloud.provider import (
     GpuConfig,
     GroupOptions,
     Instance,
     InstanceState,
-    MachineType,
     NodeTemplate,
     Promise,
-    ResourceLimit,
-    Taint,
 )
 from tidewright.cloud.providers import Surroundings
 
@@ -195,8 +193,12 @@ class KwokGroup:
         raise NotImplementedByCloud("groups of kwok go with their templates")
 
 
-class KwokProvider:
+class KwokProvider(WithoutOptionalCalls):
     """Groups of the ConfigMaps of one namespace. Call `refresh` before reading groups."""
+
+    NO_PRICES = "kwok has no prices"
+    NO_MACHINE_TYPES = "kwok has no machine types"
+    NO_NEW_GROUPS = "groups of kwok are made by their templates"
 
     name = "kwok"
     promise = Promise.KEY
@@ -316,34 +318,6 @@ class KwokProvider:
         except NotFound:
             return False
         return True
-
-    async def node_price(self, template: NodeTemplate, start: float, end: float) -> float:
-        del template, start, end
-        raise NotImplementedByCloud("kwok has no prices")
-
-    async def pod_price(self, requests: Mapping[str, int], start: float, end: float) -> float:
-        del requests, start, end
-        raise NotImplementedByCloud("kwok has no prices")
-
-    async def machine_types(self) -> Sequence[MachineType]:
-        raise NotImplementedByCloud("kwok has no machine types")
-
-    async def new_node_group(
-        self,
-        machine_type: str,
-        *,
-        group_id: str = "",
-        zone: str = "",
-        max_size: int = 0,
-        labels: Mapping[str, str] | None = None,
-        taints: Sequence[Taint] = (),
-        resources: Mapping[str, str] | None = None,
-    ) -> KwokGroup:
-        del machine_type, group_id, zone, max_size, labels, taints, resources
-        raise NotImplementedByCloud("groups of kwok are made by their templates")
-
-    async def resource_limits(self) -> Mapping[str, ResourceLimit]:
-        return {}
 
     def gpu_label(self) -> str:
         return self.settings.nodes.gpuConfig.gpuLabelKey

@@ -1,0 +1,49 @@
+"""Optional calls of the interface, for clouds that do not have them: each says why, in the cloud's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from tidewright.cloud.errors import NotImplementedByCloud
+from tidewright.cloud.provider import Group, MachineType, NodeTemplate, ResourceLimit, Taint
+
+
+class WithoutOptionalCalls:
+    """A provider that has none of them but those that it writes itself.
+
+    Attributes:
+        NO_PRICES, NO_MACHINE_TYPES, NO_NEW_GROUPS: why not.
+    """
+
+    NO_PRICES: ClassVar[str] = ""
+    NO_MACHINE_TYPES: ClassVar[str]
+    NO_NEW_GROUPS: ClassVar[str]
+
+    async def node_price(self, template: NodeTemplate, start: float, end: float) -> float:
+        del template, start, end
+        raise NotImplementedByCloud(self.NO_PRICES)
+
+    async def pod_price(self, requests: Mapping[str, int], start: float, end: float) -> float:
+        del requests, start, end
+        raise NotImplementedByCloud(self.NO_PRICES)
+
+    async def machine_types(self) -> Sequence[MachineType]:
+        raise NotImplementedByCloud(self.NO_MACHINE_TYPES)
+
+    async def new_node_group(
+        self,
+        machine_type: str,
+        *,
+        group_id: str = "",
+        zone: str = "",
+        max_size: int = 0,
+        labels: Mapping[str, str] | None = None,
+        taints: Sequence[Taint] = (),
+        resources: Mapping[str, str] | None = None,
+    ) -> Group:
+        del machine_type, group_id, zone, max_size, labels, taints, resources
+        raise NotImplementedByCloud(self.NO_NEW_GROUPS)
+
+    async def resource_limits(self) -> Mapping[str, ResourceLimit]:
+        return {}
