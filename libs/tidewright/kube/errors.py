@@ -8,6 +8,7 @@ conflict, throttled, gone, forbidden, invalid, unavailable. Pure: no I/O here.
 
 from __future__ import annotations
 
+import re
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -39,7 +40,7 @@ class KubeError(Exception):
         reason: the Status object's reason (`NotFound`, `AlreadyExists`), or `Unreachable`, `Timeout`.
         message: the Status object's message, for people.
         retry_after_s: what `Retry-After` asks for, in seconds; None without it.
-        body: the answer's body as it came.
+        body: the answer's body, without the paths of webhooks that the server called.
         details: `details` of the Status object.
         server: URL of the API server that answered; empty where nobody did.
     """
@@ -108,14 +109,22 @@ MAX_MESSAGE = 4096
 """Characters of what a server says; a validation that names every field of an object is shorter."""
 
 
+_CALLED = re.compile(rb'\b((?:Get|Head|Post|Put|Patch|Delete) \\?"https?://[^/"\\\s]*)/[^"\\\s]*')
+"""What an API server called in vain, as its HTTP client quotes it: method, and URL with its path."""
+
+
 def error_of(status: int, body: bytes, retry_after: str | None = None) -> KubeError:
     """The error that an answer stands for; a body that is no Status object becomes the message.
+
+    An API server quotes the whole URL of a webhook that it could not call, and our endpoints know their caller by
+    a token in that path. What is told here ends on the log, where more people read than may call: the path goes.
 
     Args:
         status: HTTP status, >= 400.
         body: the answer's body.
         retry_after: the `Retry-After` header; only its form in seconds is understood.
     """
+    body = _CALLED.sub(rb"\1/...", body)
     try:
         said = _status.decode(body)
     except (msgspec.MsgspecError, RecursionError):

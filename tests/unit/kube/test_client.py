@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -89,6 +90,40 @@ def test_a_body_that_is_no_status_becomes_the_message() -> None:
     error = error_of(502, b"<html>bad gateway</html>")
     assert "bad gateway" in error.message
     assert error.reason == "HTTP502"
+
+
+@pytest.mark.parametrize("status_object", [True, False])
+def test_the_token_in_a_webhooks_path_is_not_told(status_object: bool) -> None:
+    """The API server quotes the URL that it called in vain; who reads outcomes may not call the endpoint."""
+    said = (
+        'Internal error occurred: failed calling webhook "spread.tidewright.dev": failed to call webhook: '
+        'Post "https://tidewright-spread.tidewright.svc:443/s3cr3t/mutate-pod?a=b&timeout=5s": '
+        "dial tcp 10.0.0.7:443: connect: connection refused"
+    )
+    body = (
+        json.dumps(
+            {
+                "kind": "Status",
+                "reason": "InternalError",
+                "message": said,
+                "details": {"causes": [{"message": said}]},
+                "code": 500,
+            }
+        )
+        if status_object
+        else said
+    )
+    error = error_of(500, body.encode())
+    told = f"{error!r} {error} {error.details} {error.body.decode()}"
+    assert "s3cr3t" not in told
+    assert "https://tidewright-spread.tidewright.svc:443/..." in error.message
+    assert "connection refused" in error.message
+
+
+def test_a_url_in_a_message_about_a_field_stays() -> None:
+    said = 'spec.url: Invalid value: "http://recommender/v1": must be https'
+    body = json.dumps({"kind": "Status", "reason": "Invalid", "message": said, "code": 422})
+    assert error_of(422, body.encode()).message == said
 
 
 def _kubeconfig(folder: Path, url: str, **user: object) -> Path:
