@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from tidewright.cloud.errors import NotImplementedByCloud
-from tidewright.cloud.provider import Group, MachineType, NodeTemplate, ResourceLimit, Taint
+from tidewright.cloud.provider import Group, MachineType, NodeTemplate, Taint
 
 
 class WithoutOptionalCalls:
@@ -44,6 +44,3 @@ class WithoutOptionalCalls:
     ) -> Group:
         del machine_type, group_id, zone, max_size, labels, taints, resources
         raise NotImplementedByCloud(self.NO_NEW_GROUPS)
-
-    async def resource_limits(self) -> Mapping[str, ResourceLimit]:
-        return {}

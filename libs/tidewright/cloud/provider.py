@@ -113,22 +113,6 @@ class MachineType(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     price_per_hour: float = 0.0
 
 
-class ResourceLimit(msgspec.Struct, frozen=True, kw_only=True):
-    """Cluster-wide bounds of one resource: `cpu` in cores, `memory` in bytes, GPU types in devices."""
-
-    minimum: int = 0
-    maximum: int
-
-
-class GpuConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How a node shows its GPUs."""
-
-    label: str
-    type: str
-    resource: str
-    dynamic: bool = False
-
-
 class Group(Protocol):
     """One node group: identical nodes behind one size."""
 
@@ -213,7 +197,7 @@ class Group(Protocol):
         """
 
     async def nodes(self) -> Sequence[Instance]:
-        """All instances, also those that have not registered as nodes."""
+        """All instances, also those that have not registered as nodes: one that is not among them is gone."""
 
     async def template(self) -> NodeTemplate:
         """An empty node as it would join. Optional: without it a group cannot grow from zero."""
@@ -255,9 +239,6 @@ class Provider(Protocol):
     async def node_group_for_node(self, provider_id: str, labels: Mapping[str, str]) -> Group | None:
         """The node's group; None for a node that is not managed here and never touched."""
 
-    async def has_instance(self, provider_id: str) -> bool:
-        """Whether the node's machine still exists at the cloud. Optional."""
-
     async def node_price(self, template: NodeTemplate, start: float, end: float) -> float:
         """Price of such a node between two times (seconds since the epoch). Optional."""
 
@@ -290,16 +271,10 @@ class Provider(Protocol):
             resources: extended resources, added to the machine type's.
         """
 
-    async def resource_limits(self) -> Mapping[str, ResourceLimit]:
-        """Cluster-wide bounds by resource name; empty when the cloud has none."""
-
     def gpu_label(self) -> str:
         """The node label that marks GPU nodes; empty when there is none."""
 
     async def gpu_types(self) -> Sequence[str]: ...
-
-    def gpu_config(self, labels: Mapping[str, str]) -> GpuConfig | None:
-        """How this node shows its GPUs; None for a node without."""
 
     async def cleanup(self) -> None:
         """At shutdown."""

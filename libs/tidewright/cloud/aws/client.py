@@ -34,7 +34,6 @@ from tidewright.cloud.calls import Calls
 from tidewright.cloud.errors import CloudError, Conflict, Invalid, NotFound, NotImplementedByCloud
 from tidewright.cloud.optional import WithoutOptionalCalls
 from tidewright.cloud.provider import (
-    GpuConfig,
     GroupOptions,
     Instance,
     NodeTemplate,
@@ -299,9 +298,6 @@ class AwsProvider(WithoutOptionalCalls):
         del labels
         return self._groups.get(self._owners.get(asg.instance_of(provider_id), ""))
 
-    async def has_instance(self, provider_id: str) -> bool:
-        return asg.instance_of(provider_id) in self._owners
-
     # --- what is known of a group besides -----------------------------------------------------
 
     async def failure(self, name: str) -> str | None:
@@ -418,12 +414,6 @@ class AwsProvider(WithoutOptionalCalls):
 
     async def gpu_types(self) -> Sequence[str]:
         return ()
-
-    def gpu_config(self, labels: Mapping[str, str]) -> GpuConfig | None:
-        kind = labels.get(templates.GPU_LABEL)
-        return (
-            None if kind is None else GpuConfig(label=templates.GPU_LABEL, type=kind, resource=templates.GPU)
-        )
 
     async def cleanup(self) -> None:
         await self._stack.aclose()

@@ -40,7 +40,6 @@ from tidewright.cloud.informer import Informer
 from tidewright.cloud.kubernetes import MERGE_PATCH, Cluster
 from tidewright.cloud.optional import WithoutOptionalCalls
 from tidewright.cloud.provider import (
-    GpuConfig,
     GroupOptions,
     Instance,
     InstanceState,
@@ -570,9 +569,6 @@ class ClusterApiProvider(WithoutOptionalCalls):
         del labels
         return self._groups.get(self.owner(provider_id))
 
-    async def has_instance(self, provider_id: str) -> bool:
-        return provider_id in self._owners
-
     # --- What orders come to ----------------------------------------------------------------------
 
     async def read(self, kind: str, metadata: Metadata) -> Scalable:
@@ -662,11 +658,6 @@ class ClusterApiProvider(WithoutOptionalCalls):
 
     async def gpu_types(self) -> Sequence[str]:
         return ()
-
-    def gpu_config(self, labels: Mapping[str, str]) -> GpuConfig | None:
-        if GPU_LABEL not in labels:
-            return None
-        return GpuConfig(label=GPU_LABEL, type=labels[GPU_LABEL], resource="nvidia.com/gpu")
 
     async def cleanup(self) -> None:
         """Stop following, and close the connection."""

@@ -5,5 +5,5 @@ config      the client's file: address, certificates, time-out
 errors      faults of gRPC to errors and back
 objects     messages to values and back; Kubernetes objects among them
 server      any of our clouds, for others
-wire/       generated from externalgrpc.proto and kubernetes.proto by `make generate`
+wire/       generated from proto/cloud by `make generate`
 """

@@ -21,7 +21,6 @@ from tidewright.cloud.externalgrpc.errors import of_rpc
 from tidewright.cloud.externalgrpc.wire import externalgrpc_pb2 as wire
 from tidewright.cloud.optional import WithoutOptionalCalls
 from tidewright.cloud.provider import (
-    GpuConfig,
     GroupOptions,
     Instance,
     NodeTemplate,
@@ -251,10 +250,6 @@ class ExternalGrpcProvider(WithoutOptionalCalls):
             self._owners[provider_id] = known
         return self._groups.get(known)
 
-    async def has_instance(self, provider_id: str) -> bool:
-        del provider_id
-        raise NotImplementedByCloud("externalgrpc does not say whether an instance exists")
-
     async def hourly(self, template: NodeTemplate) -> float | None:
         """Price of a node for one hour; None where the server has no prices."""
         if not self._prices:
@@ -287,12 +282,6 @@ class ExternalGrpcProvider(WithoutOptionalCalls):
             response = await self.ask("GetAvailableGPUTypes", wire.GetAvailableGPUTypesRequest())
             self._gpu_types = tuple(sorted(response.gpuTypes))
         return self._gpu_types
-
-    def gpu_config(self, labels: Mapping[str, str]) -> GpuConfig | None:
-        label = self.gpu_label()
-        if not label or label not in labels:
-            return None
-        return GpuConfig(label=label, type=labels[label], resource="nvidia.com/gpu")
 
     async def cleanup(self) -> None:
         if self._channel is not None:

@@ -18,7 +18,6 @@ from tidewright.cloud.kubernetes import Cluster
 from tidewright.cloud.kwok import config as kwok
 from tidewright.cloud.optional import WithoutOptionalCalls
 from tidewright.cloud.provider import (
-    GpuConfig,
     GroupOptions,
     Instance,
     InstanceState,
@@ -310,26 +309,11 @@ class KwokProvider(WithoutOptionalCalls):
         del labels
         return self._groups.get(self._owners.get(provider_id, ""))
 
-    async def has_instance(self, provider_id: str) -> bool:
-        if not provider_id.startswith(kwok.PROVIDER):
-            return False
-        try:
-            await self._cluster.ask("GET", f"{NODES}/{quote(provider_id.removeprefix(kwok.PROVIDER))}")
-        except NotFound:
-            return False
-        return True
-
     def gpu_label(self) -> str:
         return self.settings.nodes.gpuConfig.gpuLabelKey
 
     async def gpu_types(self) -> Sequence[str]:
         return sorted(self.settings.nodes.gpuConfig.availableGPUTypes)
-
-    def gpu_config(self, labels: Mapping[str, str]) -> GpuConfig | None:
-        label = self.gpu_label()
-        if not label or label not in labels:
-            return None
-        return GpuConfig(label=label, type=labels[label], resource="nvidia.com/gpu")
 
     async def cleanup(self) -> None:
         """Close the connection. Nodes stay: they are what this cloud has."""

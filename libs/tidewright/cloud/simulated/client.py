@@ -13,13 +13,11 @@ import msgspec
 from tidewright.cloud.calls import Calls
 from tidewright.cloud.errors import ERRORS, CloudError, NotFound, Unavailable
 from tidewright.cloud.provider import (
-    GpuConfig,
     GroupOptions,
     Instance,
     MachineType,
     NodeTemplate,
     Promise,
-    ResourceLimit,
     Taint,
 )
 from tidewright.cloud.providers import Surroundings
@@ -34,7 +32,6 @@ MAX_ANSWER_BYTES = 2**26
 
 class _Settings(msgspec.Struct):
     gpu_label: str = ""
-    limits: dict[str, ResourceLimit] = {}
 
 
 class _Target(msgspec.Struct):
@@ -180,10 +177,6 @@ class SimulatedProvider:
             known = self._instances.get(provider_id)
         return self._groups.get(known) if known is not None else None
 
-    async def has_instance(self, provider_id: str) -> bool:
-        await self._find_instances()
-        return provider_id in self._instances
-
     async def _find_instances(self) -> None:
         instances: dict[str, str] = {}
         for group in self.node_groups():
@@ -251,9 +244,6 @@ class SimulatedProvider:
         )
         return SimulatedGroup(self, view, creation)
 
-    async def resource_limits(self) -> Mapping[str, ResourceLimit]:
-        return self._settings.limits
-
     def gpu_label(self) -> str:
         return self._settings.gpu_label
 
@@ -265,12 +255,6 @@ class SimulatedProvider:
             if label and label in (await group.template()).labels
         }
         return sorted(gpu_types)
-
-    def gpu_config(self, labels: Mapping[str, str]) -> GpuConfig | None:
-        label = self._settings.gpu_label
-        if not label or label not in labels:
-            return None
-        return GpuConfig(label=label, type=labels[label], resource="nvidia.com/gpu")
 
     async def cleanup(self) -> None:
         if self._session is not None:

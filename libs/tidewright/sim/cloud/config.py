@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from tidewright.cloud.provider import GroupOptions, NodeTemplate, ResourceLimit
+from tidewright.cloud.provider import GroupOptions, NodeTemplate
 from tidewright.kube.yamltext import BadYaml, converted
 from tidewright.sim.options import Delay
 
@@ -15,7 +15,7 @@ DEFAULT = Path(__file__).with_name("default.yaml")
 """Node groups of the embedded cluster when nobody says otherwise."""
 
 
-VALID = "a mapping with groups, machines, quotas, limits, gpu_label, seed (docs/provisioning.md)"
+VALID = "a mapping with groups, machines, quotas, gpu_label, seed (docs/provisioning.md)"
 
 DelayText: TypeAlias = str | float
 """A number of seconds, or a distribution, as `Delay.parse` reads it."""
@@ -101,7 +101,6 @@ class CloudConfig(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unkno
     Attributes:
         quotas: account limits by resource name (`cpu` in cores, `memory` in bytes, `nodes`, extended
             ones in devices) over all instances.
-        limits: cluster-wide bounds that the provider reports, same units.
         gpu_label: the node label that marks GPU nodes.
     """
 
@@ -109,7 +108,6 @@ class CloudConfig(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unkno
     groups: tuple[GroupConfig, ...] = ()
     machines: tuple[MachineConfig, ...] = ()
     quotas: dict[str, int] = {}
-    limits: dict[str, ResourceLimit] = {}
     gpu_label: str = ""
 
 

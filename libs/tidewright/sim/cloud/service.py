@@ -195,7 +195,7 @@ class SimulatedCloud:
                 return _encode(self._machines())
             case "GET", ["settings"]:
                 config = self.engine.config
-                return _encode({"gpu_label": config.gpu_label, "limits": config.limits})
+                return _encode({"gpu_label": config.gpu_label})
             case "GET", ["groups", group_id]:
                 await self._be_faulty(group_id, lossy=False)
                 return _encode(self._view(self.engine.group(group_id)))

@@ -15,7 +15,7 @@ ADVICE = "give the changed type a new tag (.v2) and a pure upcast from the old o
 
 
 def wanted(crds: Path, messages: Path) -> dict[str, str]:
-    """Every generated file below `proto/`: relative path to text. CRDs are written in `crds`, messages in `messages`."""
+    """Every file below `proto/`: relative path to text. CRDs are written in `crds`; messages in `messages`, which is there."""
     files = {f"events/{tag}.json": json.dumps(s, indent=2) + "\n" for tag, s in schemas.all_schemas().items()}
     files |= {
         f"answers/{question}.json": json.dumps(s, indent=2) + "\n"
