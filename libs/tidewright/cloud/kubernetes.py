@@ -36,10 +36,17 @@ _OF_CLASS: dict[str, type[CloudError]] = {
 }
 
 
+_REMEDIES: dict[int, str] = {
+    401: "; the credentials are not valid, or not any more: give others in the kubeconfig",
+    403: "; allow it: deploy/clouds has the roles of watcher and actuator",
+}
+
+
 def cloud_error(error: KubeError, what: str) -> CloudError:
     """What an API server said to `what`, as a cloud's answer."""
+    remedy = _REMEDIES.get(error.status, "")
     return _OF_CLASS[error.error_class](
-        f"{what}: {error.message}", code=error.reason, retry_after_s=error.retry_after_s
+        f"{what}: {error.message}{remedy}", code=error.reason, retry_after_s=error.retry_after_s
     )
 
 

@@ -218,6 +218,7 @@ class NodeGroupObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.node-gr
         machine_type: name of the machine shape, where the cloud has one.
         zone: where all its nodes are, empty when it spans several.
         error: it could not be read, and this is why; the sizes are then the last known ones.
+        message: the same in words: what of it is wrong, and what would help.
     """
 
     min_size: int = 0
@@ -239,6 +240,7 @@ class NodeGroupObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.node-gr
     prefix: str = ""
     cloud: str = ""
     id: str = ""
+    message: str = ""
 
     @property
     def machines(self) -> tuple[Instance, ...]:

@@ -51,7 +51,7 @@ from tidewright.provisioning.scaleup.refusals import signature
 from tidewright.provisioning.scaleup.rounds import enact, plan_all
 from tidewright.provisioning.scaleup.sharing import to_minimum
 from tidewright.provisioning.state import Load, Pod, State
-from tidewright.provisioning.tell import parts
+from tidewright.provisioning.tell import clouds, parts
 from tidewright.provisioning.tell.sentences import because, not_triggered_message, triggered_message
 
 AGAIN_S = 300.0
@@ -87,6 +87,11 @@ class Evaluation:
         closings = [d for d in late.decisions if isinstance(d, CloseScaleUp)]
         self._leave_alone(d for d in late.decisions if isinstance(d, BackOffGroup))
         self._warn()
+        if unreadable := clouds.wrong(self.state):
+            self._standing(
+                "CloudUnreadable",
+                f"{unreadable}: what was read last stays in force, and nothing is ordered there",
+            )
         pending_pods = pending(self.state, self.index, self.now)
         self.decisions += pending_pods.told
         self.dues += pending_pods.dues

@@ -158,6 +158,7 @@ class GroupState(msgspec.Struct):
 
     Attributes:
         cloud: name of the cloud; empty of one from before there were several.
+        error, message: why it cannot be read, as a class and in words; empty when it can.
         rest: it is left alone until this is over.
         observed_at: log time of that.
         wanted: the size of the last order; None when the cloud's own number is the truth.
@@ -194,6 +195,7 @@ class GroupState(msgspec.Struct):
     boot_s: float = 0.0
     cloud: str = ""
     rest: Rest | None = None
+    message: str = ""
 
     @property
     def target(self) -> int:

@@ -1,8 +1,8 @@
 """The clouds and their node groups, polled on an interval of log time, as facts.
 
 Each cloud has a task of its own: one that fails or hangs holds up no other. Often while something is under
-way (instances being made or deleted, a size that its instances do not have yet, a group that could not be
-read), seldom otherwise, and ever more seldom while it fails. What reads as it did before gives
+way (instances being made or deleted, a size that its instances do not have yet), seldom otherwise, and ever more
+seldom while it, or a group of it, cannot be read. What reads as it did before gives
 no fact. A group that cannot be read several times in a row is said again with the error: its last known
 sizes stand, and nobody grows it meanwhile. So is a cloud.
 """
@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from tidewright.cloud.calls import pause_s
-from tidewright.cloud.errors import CloudError, Unavailable
+from tidewright.cloud.errors import CloudError, Invalid, Unavailable
 from tidewright.cloud.provider import Group, Promise, Provider
 from tidewright.cloud.providers import NONE, CloudSpec
 from tidewright.events import registry
@@ -26,6 +26,7 @@ from tidewright.events.provisioning import CloudGone, CloudObserved, NodeGroupGo
 from tidewright.log.clock import Clock
 from tidewright.log.subjects import ALL
 from tidewright.watcher.appender import Appender
+from tidewright.watcher.claims import Claims
 from tidewright.watcher.diff import digest_of, is_gone
 from tidewright.watcher.follow import FactLog
 from tidewright.watcher.log_time import Stamp
@@ -49,6 +50,8 @@ AGAIN_S = 60.0
 READS = 3
 """Attempts to read a group within one poll."""
 CONCURRENCY = 8
+NONSENSE = (ValueError, LookupError, TypeError, AttributeError, msgspec.MsgspecError)
+"""What comes of an answer that says something else than it should: of one cloud or group, which stops no other."""
 NOT_CONFIGURED = CloudObserved(at=0.0, name=NONE, state=ABSENT)
 
 _log = structlog.get_logger(__name__)
@@ -91,8 +94,16 @@ class CloudReader:
     """One cloud: what is new about its groups, and about itself."""
 
     def __init__(
-        self, spec: CloudSpec, provider: Provider, names: Names, stamp: Stamp, *, max_age_s: float = 0.0
+        self,
+        spec: CloudSpec,
+        provider: Provider,
+        names: Names,
+        stamp: Stamp,
+        *,
+        claims: Claims | None = None,
+        max_age_s: float = 0.0,
     ) -> None:
+        """`claims`: of all clouds; None for a cloud that is alone."""
         self.polls = 0
         self.failures = 0
         self.synced = asyncio.Event()
@@ -103,11 +114,13 @@ class CloudReader:
         """As of the last poll."""
         self.provider = provider
         self._names = names
+        self._claims = claims if claims is not None else Claims()
         self._stamp = stamp
         self._max_age_s = max_age_s
         self._said: dict[str, tuple[bytes, float]] = {}
         self._last: dict[str, NodeGroupObserved] = {}
-        self._failed: dict[str, int] = {}
+        self._failed: dict[str, tuple[int, CloudError]] = {}
+        """Groups that cannot be read: how often in a row, and why."""
         self._error: CloudError | None = None
         self._failed_polls = 0
         self._cloud_said: tuple[CloudObserved, float] | None = None
@@ -121,6 +134,7 @@ class CloudReader:
         else:
             self._said[fact.name] = (digest_of(fact), fact.at)
             self._last[fact.name] = fact
+            self._claims.judged(fact)
 
     @property
     def pause_s(self) -> tuple[float, float]:
@@ -128,8 +142,10 @@ class CloudReader:
         least_s = FLOOR_WALL_S
         if self._error is not None:
             least_s = max(least_s, pause_s(self._error, self._failed_polls))
-        restless = bool(self._failed) or any(map(busy, self._last.values()))
-        return (BUSY_INTERVAL_S if restless else INTERVAL_S), least_s
+        if any(busy(fact) for fact in self._last.values() if not fact.error):
+            return BUSY_INTERVAL_S, least_s
+        again = (pause_s(error, failures) for failures, error in self._failed.values())
+        return min([INTERVAL_S, *again]), least_s
 
     async def poll(self) -> list[ObjectFact]:
         """What is new about all groups, by name, then about the cloud; `at` 0."""
@@ -143,6 +159,8 @@ class CloudReader:
             facts = self._away(slow)
         except CloudError as error:
             facts = self._away(error)
+        except NONSENSE as error:
+            facts = self._away(_unreadable(f"cloud {self.spec.name}", error))
         else:
             self._error, self._failed_polls = None, 0
             refreshed = self.state.refreshed if self._failed else began
@@ -190,6 +208,7 @@ class CloudReader:
                 self._failed.pop(name, None)
                 own_id = "" if name == group.id else group.id
                 fact = msgspec.structs.replace(answer, name=name, cloud=self.spec.name, id=own_id)
+                fact = self._claims.judged(fact)
                 self._last[name] = fact
                 facts += self._if_new(fact)
         for name in sorted(set(self._said) - there):
@@ -201,6 +220,7 @@ class CloudReader:
         self._said.pop(name, None)
         self._last.pop(name, None)
         self._failed.pop(name, None)
+        self._claims.gone(name)
         self._names.forget(name)
         return NodeGroupGone(at=0.0, namespace="", name=name)
 
@@ -212,6 +232,8 @@ class CloudReader:
                 except CloudError as error:
                     if not error.retriable or not remaining:
                         return error
+                except NONSENSE as error:
+                    return _unreadable(group.id, error)
         raise AssertionError("the last attempt returns")
 
     def _unreadable(self, names: list[str], error: CloudError) -> list[ObjectFact]:
@@ -222,15 +244,25 @@ class CloudReader:
         )  # fmt: skip
         facts: list[ObjectFact] = []
         for name in names:
-            self._failed[name] = self._failed.get(name, 0) + 1
-            if self._failed[name] >= FAILURES_BEFORE_SAID or not error.retriable:
+            failures = self._failed.get(name, (0, error))[0] + 1
+            self._failed[name] = (failures, error)
+            if failures >= FAILURES_BEFORE_SAID or not error.retriable:
                 known = self._last.get(name) or NodeGroupObserved(
                     at=0.0, namespace="", name=name, cloud=self.spec.name
                 )
-                facts += self._if_new(
-                    msgspec.structs.replace(known, at=0.0, refresh=False, error=error.reason)
-                )
+                same = known.error == error.reason and error.retriable
+                fact = msgspec.structs.replace(
+                    known, at=0.0, refresh=False, error=error.reason,
+                    message=known.message if same else error.message,  # what passes is worded otherwise each time
+                )  # fmt: skip
+                self._last[name] = fact
+                facts += self._if_new(fact)
         return facts
+
+    @property
+    def unreadable(self) -> list[NodeGroupObserved]:
+        """Groups that cannot be read, as was said."""
+        return [fact for _, fact in sorted(self._last.items()) if fact.error]
 
     def _if_new(self, fact: NodeGroupObserved) -> list[ObjectFact]:
         digest = digest_of(fact)
@@ -261,8 +293,9 @@ class CloudsWatch:
     ) -> None:
         """`providers` by what was configured, in its order; `interval_s` is in log seconds; `max_age_s` is the log's."""
         self._names = Names()
+        claims = Claims()
         self.readers = {
-            spec.name: CloudReader(spec, provider, self._names, stamp, max_age_s=max_age_s)
+            spec.name: CloudReader(spec, provider, self._names, stamp, claims=claims, max_age_s=max_age_s)
             for spec, provider in providers.items()
         }
         self._log = log
@@ -284,11 +317,16 @@ class CloudsWatch:
         """What is not as it should be, for the readiness probe; empty when all is."""
         if not self.readers:
             return "no cloud is configured"
-        return "; ".join(
-            f"degraded: cloud {name} does not answer ({reader.state.error})"
-            for name, reader in self.readers.items()
-            if reader.state.error
-        )
+        texts = []
+        for name, reader in self.readers.items():
+            if reader.state.error:
+                texts.append(f"degraded: cloud {name} does not answer ({reader.state.error})")
+            elif groups := reader.unreadable:
+                more = f", and {len(groups) - 1} more" if len(groups) > 1 else ""
+                texts.append(
+                    f"degraded: node group {groups[0].name} of cloud {name} cannot be read ({groups[0].error}){more}"
+                )
+        return "; ".join(texts)
 
     async def run(self) -> None:
         """Poll for ever, stepping back while another process does."""
@@ -397,6 +435,11 @@ class CloudsWatch:
                     _log.info("cloud", cloud=fact.name, gone=is_gone(fact))
                 case _:
                     _log.info("node group", group=fact.name, gone=is_gone(fact))
+
+
+def _unreadable(what: str, error: Exception) -> Invalid:
+    _log.warning("what a cloud says cannot be read", of=what, exc_info=error)
+    return Invalid(f"{what}: what is said of it cannot be read: {error}", code=type(error).__name__)
 
 
 def _kind(fact: ObjectFact) -> str:

@@ -6,7 +6,7 @@ from itertools import takewhile
 
 import msgspec
 
-from tidewright.cloud.errors import NotImplementedByCloud
+from tidewright.cloud.errors import Invalid, NotImplementedByCloud
 from tidewright.cloud.provider import Group, GroupOptions, InstanceState, NodeTemplate
 from tidewright.cloud.provider import Instance as CloudInstance
 from tidewright.events.provisioning import Instance, NodeGroupObserved, TemplateNode
@@ -30,6 +30,10 @@ async def read(group: Group) -> NodeGroupObserved:
         CloudError: it cannot be read.
     """
     size = await group.target_size()
+    if group.min_size > group.max_size:
+        raise Invalid(
+            f"{group.id}: minimum {group.min_size} is above the maximum {group.max_size}: correct them at the cloud"
+        )
     instances = await group.nodes()
     try:
         template = _template(await group.template())

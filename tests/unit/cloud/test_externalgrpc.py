@@ -264,10 +264,15 @@ async def test_with_certificates_both_sides_show_one(tmp_path: Path) -> None:
     assert good.node_groups() == []
     await good.cleanup()
     wrong = client(ours, theirs.ca)
-    with pytest.raises(Unavailable) as refused:
+    with pytest.raises(Forbidden) as refused:
         await wrong.refresh()
     assert f"Refresh 127.0.0.1:{running.port}" in refused.value.message
+    assert "cacert has to be the authority of the server's certificate" in refused.value.message
     await wrong.cleanup()
+    stranger = client(theirs, ours.ca)
+    with pytest.raises(Unavailable, match="refuse the one that it is shown"):
+        await stranger.refresh()
+    await stranger.cleanup()
     await running.stop()
 
 

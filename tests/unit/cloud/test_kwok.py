@@ -43,7 +43,9 @@ def test_a_group_is_what_has_one_value_and_the_first_is_its_template() -> None:
         Taint(key="dedicated", value="x", effect="NoExecute"),
         Taint(key="kwok-provider", value="true", effect="NoSchedule"),
     )
-    assert groups["large"].problem == "min-count 3, max-count 2: 0 <= min <= max"
+    assert groups["large"].problem == (
+        "group large: template c: min-count 3, desired-count 3, max-count 2: valid is min <= desired <= max"
+    )
     assert groups["large"].max_size == 0
 
 
@@ -124,3 +126,29 @@ async def test_a_node_that_became_ready_is_not_cancelled() -> None:
         with pytest.raises(Conflict):
             await group.decrease_target_size(-1, key="l", expect=2)
         assert await bench.size("one") == 2
+
+
+async def test_limits_that_cannot_be_used_make_the_group_unreadable_and_not_gone() -> None:
+    async with KwokBench() as bench:
+        await bench.define("one", size=1)
+        annotations = bench._templates["one"]["metadata"]["annotations"]
+        for name, value, said in (
+            (
+                "min-count",
+                "two",
+                "annotation cluster-autoscaler.kwok.nodegroup/min-count: 'two': valid is a number from 0",
+            ),
+            (
+                "desired-count",
+                "11",
+                "min-count 0, desired-count 11, max-count 10: valid is min <= desired <= max",
+            ),
+        ):
+            annotations[f"cluster-autoscaler.kwok.nodegroup/{name}"] = value
+            await bench._write()
+            group = await bench.group("one")
+            with pytest.raises(Invalid) as refused:
+                await group.target_size()
+            assert refused.value.message == f"group one: template template-one: {said}"
+            assert len(await group.nodes()) == 1
+            del annotations[f"cluster-autoscaler.kwok.nodegroup/{name}"]

@@ -145,3 +145,31 @@ def test_a_group_tells_its_cloud_and_what_that_last_said() -> None:
     )
     assert line(away) == "externalgrpc cloud does not answer (Forbidden): the token has expired"
     assert line(ABSENT) == "no cloud is configured: nothing is ordered"
+
+
+def test_what_cannot_be_read_is_an_event_that_names_cloud_group_and_remedy() -> None:
+    cluster = Cluster()
+    cluster.tell(cloud(cluster.now, refreshed=cluster.now))
+    cluster.add_group("g", cpu=4000, maximum=10, cloud="east")
+    cluster.settle()
+    assert not said_of_clouds(cluster)
+    wrong = "annotation min-size: 'x': valid is a decimal number from 0"
+    group = p.NodeGroupObserved(at=cluster.now, name="g", cloud="east", error="Invalid", message=wrong)
+    cluster.tell(group)
+    cluster.settle()
+    (event,) = said_of_clouds(cluster)
+    assert event.message.startswith(f"node group g of cloud east: {wrong}: ")
+    assert wrong in standing(cluster, "nodegroup", "g")
+    assert wrong in line(group)
+    cluster.advance(5)
+    cluster.tell(
+        cloud(cluster.now, state="failing", error="Forbidden", message="who are you; give credentials")
+    )
+    cluster.settle()
+    assert said_of_clouds(cluster)[-1].message.startswith(
+        "cloud east (externalgrpc): who are you; give credentials: "
+    )
+
+
+def said_of_clouds(cluster: Cluster) -> list[Any]:
+    return [one for one in cluster.said if getattr(one, "reason", "") == "CloudUnreadable"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.unit.provisioning.cloud import Cloud, group
-from tidewright.cloud.errors import Forbidden, Unavailable
+from tidewright.cloud.errors import CloudError, Forbidden, Invalid, Unavailable
 from tidewright.cloud.provider import Promise
 from tidewright.cloud.providers import CloudSpec
 from tidewright.events import registry
@@ -15,7 +15,8 @@ from tidewright.log.clock import Clock
 from tidewright.provisioning.fold.evolve import evolve
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.state import State
-from tidewright.watcher.clouds import AGAIN_S, FAILURES_BEFORE_SAID, CloudReader, Names
+from tidewright.watcher.claims import Claims
+from tidewright.watcher.clouds import AGAIN_S, FAILURES_BEFORE_SAID, INTERVAL_S, CloudReader, Names
 from tidewright.watcher.log_time import Stamp
 from tidewright.watcher.nodegroups import busy
 
@@ -31,11 +32,11 @@ class Groups(CloudReader):
         return [fact for fact in facts if not isinstance(fact, CloudObserved)]
 
 
-def poller(cloud: Cloud, name: str = "c", names: Names | None = None) -> Groups:
+def poller(cloud: Cloud, name: str = "c", names: Names | None = None, claims: Claims | None = None) -> Groups:
     clock = Clock(lambda: 1000.0 + cloud.now)
     stamp = Stamp(clock.now, lambda: cloud.now, lambda: 1.0)
     provider: Any = cloud
-    return Groups(CloudSpec(name, "books"), provider, names or Names(), stamp)
+    return Groups(CloudSpec(name, "books"), provider, names or Names(), stamp, claims=claims)
 
 
 async def one(groups: Groups) -> NodeGroupObserved:
@@ -201,3 +202,50 @@ async def test_the_first_cloud_has_the_id_as_a_name_and_another_one_says_its_own
     assert again.name("east", "g") == "g"
     again.forget("g")
     assert again.name("north", "g") == "g"
+
+
+async def test_a_group_whose_machines_are_of_another_group_already_cannot_be_read_and_names_both() -> None:
+    names, claims = Names(), Claims()
+    first, second = Cloud(group(initial=2)), Cloud(group(initial=2))
+    first.pass_time(60)
+    second.pass_time(60)
+    east, west = (poller(cloud, name, names, claims) for cloud, name in ((first, "east"), (second, "west")))
+    assert not (await one(east)).error
+    held = await one(west)
+    machine = min(machine.id for machine in second.engine.instances("g"))
+    assert (held.name, held.error, held.instances) == ("west/g", "Conflict", ())
+    assert f"its machines {machine}, " in held.message
+    assert "are of node group g of cloud east already: give each group to one cloud alone" in held.message
+    assert [fact.name for fact in west.unreadable] == ["west/g"]
+    assert west.pause_s[0] == INTERVAL_S  # nothing is under way there
+    assert await east.news() == await west.news() == []
+    first.engine.vanish("g", 0.0)
+    await east.news()
+    freed = await one(west)
+    assert (freed.error, freed.message, len(freed.instances)) == ("", "", 2)
+
+
+async def test_a_group_that_cannot_be_read_is_looked_at_ever_more_seldom() -> None:
+    cloud = Cloud(group(initial=3))
+    cloud.pass_time(60)
+    groups = poller(cloud)
+    await groups.news()
+    wrong: CloudError = Unavailable("no answer")
+
+    def refuse(name: str) -> None:
+        if name == "target":
+            raise wrong
+
+    cloud.refuse = refuse
+    pauses = []
+    for _ in range(6):
+        await groups.news()
+        pauses.append(groups.pause_s[0])
+    assert pauses == [1.0, 2.0, 4.0, 8.0, INTERVAL_S, INTERVAL_S]
+    wrong = Invalid("annotation min-size: 'x': valid is a decimal number from 0")
+    fact = await one(groups)
+    assert (fact.error, fact.message) == ("Invalid", wrong.message)
+    assert groups.pause_s[0] == INTERVAL_S  # people have to change it
+    cloud.refuse = lambda name: None
+    fact = await one(groups)
+    assert (fact.error, fact.message) == ("", "")

@@ -9,6 +9,8 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from tidewright.kube import quantities
+
 ASG: Final = "asg:"
 DISCOVERY: Final = f"{ASG}tag="
 
@@ -108,7 +110,7 @@ def config_of(text: str) -> AwsConfig:
             selectors=tuple(map(selector_of, said.discovery)),
             named=tuple(map(named_of, said.nodes)),
             region=said.region,
-            reserved=said.reserved,
+            reserved=_reserved(said.reserved),
             prices=_prices(said.prices),
             endpoint=said.endpoint,
         )
@@ -127,5 +129,21 @@ def config_of(text: str) -> AwsConfig:
 def _prices(path: str) -> dict[str, float]:
     if not path:
         return {}
-    content: Any = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
-    return msgspec.convert(content, dict[str, float])
+    try:
+        content: Any = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
+        return msgspec.convert(content, dict[str, float])
+    except OSError as error:
+        raise ValueError(f"prices: {path}: cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        raise ValueError(
+            f"prices: {path}: {error}; write TYPE: PRICE OF AN HOUR, as in m5.large: 0.096"
+        ) from error
+
+
+def _reserved(amounts: dict[str, str]) -> dict[str, str]:
+    for name, amount in amounts.items():
+        try:
+            quantities.parse(amount)
+        except ValueError as error:
+            raise ValueError(f"reserved: {name}: {error}") from error
+    return amounts

@@ -221,16 +221,36 @@ def options_of(group: Mapping[str, Any], defaults: GroupOptions) -> GroupOptions
     """The defaults with what the group's tags say; what cannot be read is ignored."""
     own: dict[str, Any] = {}
     for key, text in tags_of(group).items():
-        option = key.removeprefix(f"{PREFIX}autoscaling-options/")
-        reading = _OPTIONS.get(option)
-        if reading is None or option == key:
-            continue
-        field, read = reading
-        try:
-            own[field] = read(text)
-        except ValueError:
-            continue
+        if key.startswith(f"{PREFIX}autoscaling-options/"):
+            own |= _option(key.removeprefix(f"{PREFIX}autoscaling-options/"), text)
     return msgspec.structs.replace(defaults, **own)
+
+
+def ignored(tags: Mapping[str, str]) -> dict[str, str]:
+    """Tags of ours that say nothing, since they cannot be read; each with what would be valid."""
+    found = {}
+    for key, text in tags.items():
+        kind, _, name = key.removeprefix(PREFIX).partition("/")
+        if not key.startswith(PREFIX):
+            continue
+        if kind == "resources" and not _is_quantity(text):
+            found[key] = "a quantity, as in 100Gi"
+        elif kind == "taint" and not _taints({key: text}):
+            found[key] = f"VALUE:EFFECT, EFFECT one of {', '.join(sorted(_EFFECTS))}"
+        elif kind == "autoscaling-options" and not _option(name, text):
+            found[key] = f"a value of its kind; options are {', '.join(_OPTIONS)}"
+    return found
+
+
+def _option(name: str, text: str) -> dict[str, Any]:
+    """The field of an option and its value; empty for one that there is not, or that cannot be read."""
+    if name not in _OPTIONS:
+        return {}
+    field, read = _OPTIONS[name]
+    try:
+        return {field: read(text)}
+    except ValueError:
+        return {}
 
 
 def _truth(text: str) -> bool:

@@ -61,6 +61,15 @@ def of_rpc(error: grpc.aio.AioRpcError, what: str, *, changes: bool) -> CloudErr
     reason = dict(error.trailing_metadata() or ()).get(REASON, "")
     if isinstance(reason, str) and reason in ERRORS:
         return ERRORS[reason](message, code=code.name)
+    if code is grpc.StatusCode.UNAVAILABLE and "handshake failed" in message:
+        return Forbidden(
+            f"{message}; cacert has to be the authority of the server's certificate, and that one of the host in address",
+            code="Certificate",
+        )
+    if code is grpc.StatusCode.UNAVAILABLE and "Socket closed" in message:
+        message += (
+            "; the server may want a certificate (cert, key, cacert), or refuse the one that it is shown"
+        )
     kind: type[CloudError] = _OF_CODE.get(code, Unavailable)
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
         kind = QuotaExceeded if changes else Throttled

@@ -95,6 +95,8 @@ class KwokGroup:
         return sum(not _leaving(node) for node in self._nodes.values())
 
     async def target_size(self) -> int:
+        if self._template.problem:
+            raise Invalid(self._template.problem)
         return self._size
 
     async def begun(self, key: str) -> int:
@@ -106,14 +108,11 @@ class KwokGroup:
     async def increase_size(self, delta: int, *, key: str, expect: int | None = None) -> None:
         if delta <= 0:
             raise Invalid(f"{self.id}: increase by {delta}; the delta must be > 0")
-        size = self._size - self._made_for(key)
+        size = await self.target_size() - self._made_for(key)
         if expect is not None and size != expect:
             raise Conflict(f"{self.id}: target size is {size}, not {expect}")
         if size + delta > self.max_size:
-            raise Invalid(
-                self._template.problem
-                or f"{self.id}: size {size} + {delta} is above the maximum {self.max_size}"
-            )
+            raise Invalid(f"{self.id}: size {size} + {delta} is above the maximum {self.max_size}")
         for number in range(delta):
             node = await self._provider.make(self._template, f"{key}/{number}", key)
             self._nodes[node["metadata"]["name"]] = node

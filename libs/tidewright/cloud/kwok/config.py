@@ -117,7 +117,7 @@ class GroupTemplate(msgspec.Struct, frozen=True, kw_only=True):
     min_size: int = 0
     max_size: int = MAX_COUNT
     problem: str = ""
-    """Why its limits cannot be used; nothing is ordered of it then."""
+    """Why its limits cannot be used; it cannot be read then, and nothing is ordered of it."""
 
 
 def groups_of(config: KwokConfig, nodes: Iterable[Mapping[str, Any]]) -> dict[str, GroupTemplate]:
@@ -133,18 +133,26 @@ def groups_of(config: KwokConfig, nodes: Iterable[Mapping[str, Any]]) -> dict[st
 def _group(name: str, node: dict[str, Any]) -> GroupTemplate:
     annotations = (node.get("metadata") or {}).get("annotations") or {}
     shown = str(annotations.get(f"{PREFIX}name") or name)
+    template = str((node.get("metadata") or {}).get("name") or "without a name")
+    where = f"group {shown}: template {template}"
     try:
-        low = int(annotations.get(f"{PREFIX}min-count") or 0)
-        high = int(annotations.get(f"{PREFIX}max-count") or MAX_COUNT)
-    except ValueError:
-        return GroupTemplate(
-            id=shown, node=node, max_size=0, problem="min-count and max-count must be numbers"
-        )
-    if not 0 <= low <= high:
-        return GroupTemplate(
-            id=shown, node=node, max_size=0, problem=f"min-count {low}, max-count {high}: 0 <= min <= max"
-        )
+        low, high = (
+            _count(annotations, "min-count", 0, where), _count(annotations, "max-count", MAX_COUNT, where),
+        )  # fmt: skip
+        wanted = _count(annotations, "desired-count", low, where)
+    except Invalid as error:
+        return GroupTemplate(id=shown, node=node, max_size=0, problem=error.message)
+    if not low <= wanted <= high:
+        problem = f"{where}: min-count {low}, desired-count {wanted}, max-count {high}: valid is min <= desired <= max"
+        return GroupTemplate(id=shown, node=node, max_size=0, problem=problem)
     return GroupTemplate(id=shown, node=node, min_size=low, max_size=high)
+
+
+def _count(annotations: Mapping[str, Any], name: str, default: int, where: str) -> int:
+    text = str(annotations.get(f"{PREFIX}{name}") or default)
+    if not text.isdecimal():
+        raise Invalid(f"{where}: annotation {PREFIX}{name}: {text!r}: valid is a number from 0")
+    return int(text)
 
 
 def taints_of(config: KwokConfig, node: Mapping[str, Any]) -> tuple[Taint, ...]:

@@ -227,6 +227,9 @@ LOOKS_AFTER_UNKNOWN = 2
 
 
 def _cloud(state: State, event: p.CloudObserved, touched: Touched) -> None:
+    before = state.clouds.get(event.name)
+    if event.error != (before.error if before is not None else ""):
+        wake(state, touched)
     state.clouds[event.name] = CloudState(
         kind=event.kind,
         state=event.state,
@@ -261,6 +264,7 @@ def _group(state: State, event: p.NodeGroupObserved, touched: Touched) -> None:
     group.atomic_increase, group.autoprovisioned = event.atomic_increase, event.autoprovisioned
     group.exists, group.machine_type = event.exists, event.machine_type
     group.template, group.error, group.cloud = event.template, event.error, event.cloud
+    group.message = event.message
     if not event.error:  # what could not be read says nothing new about sizes
         machines_there = event.machines
         gone = {i.id for i in group.instances} - {i.id for i in machines_there}

@@ -27,6 +27,18 @@ def of_cloud(name: str, cloud: CloudState) -> str:
     return f"{text}: what was read of it at {readable(cloud.refreshed)} UTC stays in force."
 
 
+def wrong(state: State) -> str:
+    """What cannot be read of clouds and groups, and why; empty when all can. For whoever is told of the whole cluster."""
+    failing = {name: cloud for name, cloud in sorted(state.clouds.items()) if cloud.error}
+    texts = [f"cloud {name} ({cloud.kind}): {cloud.message}" for name, cloud in failing.items()]
+    texts += [
+        f"node group {name} of cloud {group.cloud}: {group.message}"
+        for name, group in sorted(state.groups.items())
+        if group.error and group.message and group.cloud not in failing
+    ]
+    return "; ".join(texts)
+
+
 def all_clouds(state: State) -> tuple[str, ...]:
     """Each cloud, by name."""
     return tuple(of_cloud(name, cloud) for name, cloud in sorted(state.clouds.items()))

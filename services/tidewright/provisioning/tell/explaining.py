@@ -541,7 +541,8 @@ def _group(state: State, name: NodeGroupId) -> list[str]:
         *clouds.of_group(state, group),
     ]
     if group.error:
-        sentences.append(f"The cloud does not answer about it ({group.error}): nothing is ordered.")
+        why = f"{group.error}: {group.message}" if group.message else group.error
+        sentences.append(f"It cannot be read ({why}): nothing is ordered.")
     opened = state.open.get(name)
     if opened is not None:
         sentences.append(

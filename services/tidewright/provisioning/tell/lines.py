@@ -153,7 +153,8 @@ def _many(count: int, what: str) -> str:
 
 def _group(event: p.NodeGroupObserved) -> str:
     if event.error:
-        return f"not readable ({event.error}); last known size {event.target_size}"
+        why = f"{event.error}: {event.message}" if event.message else event.error
+        return f"not readable ({why}); last known size {event.target_size}"
     states = Counter(i.state or "there" for i in event.machines)
     failed = sum(bool(i.error_class) for i in event.machines)
     shown = ", ".join(f"{n} {state}" for state, n in sorted(states.items())) or "no instance"

@@ -53,7 +53,7 @@ def _group(words: Words, group: p.NodeGroupObserved) -> Row:
     if ordered is not None and ordered.at > group.at and not ordered.shadow:
         wanted = ordered.size
     if group.error:
-        why = f"cannot be read: {group.error}"
+        why = f"cannot be read: {group.message or group.error}"
     elif state := _reported(words, f"scaleUp/{group.name}", ("Backoff", "InProgress")):
         why = {"Backoff": "left alone after a failure", "InProgress": "nodes are on their way"}[state]
     elif _reported(words, f"health/{group.name}", ("Unhealthy",)):

@@ -54,6 +54,13 @@ def answered(operation: str, content: str = "") -> web.Response:
     return web.Response(text=text, content_type="text/xml")
 
 
+def error_text(code: str) -> str:
+    return (
+        f'<ErrorResponse xmlns="{NAMESPACE}"><Error><Type>Sender</Type><Code>{code}</Code>'
+        f"<Message>as the test wants it</Message></Error></ErrorResponse>"
+    )
+
+
 @lru_cache
 def moto() -> str:
     """The URL of one moto for all tests of this process; it ends with it."""
@@ -158,7 +165,16 @@ class AwsBench(Bench):
                 desired.text = str(self.orders[name_at.text])
         return ET.tostring(root)
 
-    async def define(self, group_id: str, *, minimum: int = 0, maximum: int = 10, size: int = 0) -> str:
+    async def define(
+        self,
+        group_id: str,
+        *,
+        minimum: int = 0,
+        maximum: int = 10,
+        size: int = 0,
+        tags: Mapping[str, str] | None = None,
+    ) -> str:
+        """As the suite wants it; with `tags` beside the one that selects it."""
         await self.raw.create_auto_scaling_group(
             AutoScalingGroupName=group_id,
             LaunchConfigurationName="lc",
@@ -166,15 +182,19 @@ class AwsBench(Bench):
             MaxSize=maximum,
             DesiredCapacity=size,
             AvailabilityZones=[ZONE],
-            Tags=[{"Key": TAG, "Value": "true", "PropagateAtLaunch": False}],
+            Tags=[
+                {"Key": key, "Value": value, "PropagateAtLaunch": False}
+                for key, value in {TAG: "true", **(tags or {})}.items()
+            ],
         )
         return group_id
 
     async def come(self, group_id: str) -> None:
-        if group_id in self.orders:
-            await self.raw.set_desired_capacity(
-                AutoScalingGroupName=group_id, DesiredCapacity=self.orders.pop(group_id)
-            )
+        size = self.orders.get(group_id)
+        if size is not None:
+            await self.raw.set_desired_capacity(AutoScalingGroupName=group_id, DesiredCapacity=size)
+            if self.orders.get(group_id) == size:
+                del self.orders[group_id]
 
     async def resize(self, group_id: str, size: int) -> None:
         self.orders[group_id] = size
@@ -188,11 +208,7 @@ class AwsBench(Bench):
 
     def spoil(self, fault: Fault) -> None:
         status, code = _CODES[fault]
-        text = (
-            f'<ErrorResponse xmlns="{NAMESPACE}"><Error><Type>Sender</Type><Code>{code}</Code>'
-            f"<Message>as the test wants it</Message></Error></ErrorResponse>"
-        )
-        self.proxy.refusal = (status, {"Content-Type": "text/xml"}, text.encode())
+        self.proxy.refusal = (status, {"Content-Type": "text/xml"}, error_text(code).encode())
 
     def lose_answer(self) -> None:
         self.proxy.losing = True
