@@ -246,6 +246,8 @@ class Services:
         self.name = f"e2e-{uuid.uuid4().hex[:6]}"
         self.lines: list[tuple[str, str]] = []
         self.installed = False
+        self.kubeconfigs: dict[str, Path] = {}
+        """Of services that reach the cluster otherwise than the test does."""
         self.external_metrics_url = "" if cluster.embedded else cluster.side_url
         """Where the watcher asks; empty for the API server."""
         self.supervisor = Supervisor(lambda name, line: self.lines.append((name, line)), stop_within_s=5.0)
@@ -278,7 +280,7 @@ class Services:
     def _program(self, name: str, more: Sequence[str]) -> Program:
         command = ["run", name, "--nats", self.nats_url, "--cluster", self.name, "--log-format", "json"]
         if name in ("watcher", "actuator"):
-            command += ["--kubeconfig", str(self.cluster.kubeconfig)]
+            command += ["--kubeconfig", str(self.kubeconfigs.get(name, self.cluster.kubeconfig))]
         if name == "watcher":
             if "--mode" not in more:
                 command += ["--mode", "enforce"]

@@ -236,6 +236,10 @@ class World:
         """Every decision of these types that is on the log."""
         return await self._said_on("decision", kinds)
 
+    async def outcomes(self, *kinds: type[Event]) -> list[Any]:
+        """Every outcome of these types that is on the log."""
+        return await self._said_on("outcome", kinds)
+
     async def _said_on(self, subjects: str, kinds: tuple[type[Event], ...]) -> list[Any]:
         log: Log = await self.services.log()
         found: list[Any] = []

@@ -10,6 +10,7 @@ from typing import Any
 
 from tests import waiting
 from tidewright.cloud.clusterapi.objects import LABEL_OF
+from tidewright.kube.errors import KubeError
 
 API = "cluster.x-k8s.io"
 ROOT = f"/apis/{API}/v1beta1"
@@ -83,19 +84,27 @@ class Moon:
         """The Node that a Machine becomes."""
         return {**made("Node", name, "v1"), "spec": {"providerID": f"moon:///{name}"}}
 
-    async def install(self) -> None:
-        """The definitions, and one machine template."""
-        for kind, plural in PLURALS.items():
-            crd = definition(API, "v1beta1", plural, kind, scale=kind != "Machine")
-            await self.send("POST", DEFINITIONS, crd)
-        await self.send(
-            "POST", DEFINITIONS, definition(INFRA, "v1alpha1", "moonmachinetemplates", "MoonMachineTemplate")
-        )
-        for path in self.definitions:
+    async def install(self) -> list[str]:
+        """The definitions, and one machine template; paths of those definitions that were not there."""
+        crds = [
+            definition(API, "v1beta1", plural, kind, scale=kind != "Machine")
+            for kind, plural in PLURALS.items()
+        ]
+        crds.append(definition(INFRA, "v1alpha1", "moonmachinetemplates", "MoonMachineTemplate"))
+        absent = []
+        for crd in crds:
+            path = f"{DEFINITIONS}/{crd['metadata']['name']}"
+            try:
+                await self.send("POST", DEFINITIONS, crd)
+                absent.append(path)
+            except KubeError as error:
+                if error.status != 409:
+                    raise
             await self.served(path)
         await self.send("POST", self.templates, made("MoonMachineTemplate", "m4", f"{INFRA}/v1alpha1"))
         shape = {"capacity": {"cpu": "4", "memory": "16Gi"}, "nodeInfo": {"architecture": "arm64"}}
         await self.send("PATCH", f"{self.templates}/m4/status", {"status": shape}, MERGE)
+        return absent
 
     async def served(self, definition: str) -> None:
         """Return once objects of a definition can be made: an API server needs a moment."""
@@ -105,12 +114,6 @@ class Moon:
             return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
         await waiting.until(established)
-
-    @property
-    def definitions(self) -> list[str]:
-        """Paths of the definitions."""
-        names = [f"{plural}.{API}" for plural in PLURALS.values()] + [f"moonmachinetemplates.{INFRA}"]
-        return [f"{DEFINITIONS}/{name}" for name in names]
 
     @property
     def templates(self) -> str:

@@ -1,4 +1,4 @@
-"""Faults of clouds that are reached over HTTP: a proxy that refuses, loses answers, and hangs."""
+"""Faults of clouds that are reached over HTTP: a proxy that refuses, loses answers, holds them back, and hangs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Self
 
 import aiohttp
 from aiohttp import web
+
+from tidewright.kube.client import Authentication
 
 _HOP = frozenset(
     {"host", "connection", "content-length", "transfer-encoding", "content-encoding", "accept-encoding"}
@@ -28,7 +30,10 @@ class Proxy:
         edit: makes another answer of one (method, path, request's body, answer's body).
     """
 
-    def __init__(self, upstream: str, changes: Callable[[str, str, bytes], bool]) -> None:
+    def __init__(
+        self, upstream: str, changes: Callable[[str, str, bytes], bool], auth: Authentication | None = None
+    ) -> None:
+        """`auth`: of an API server, who the proxy is there."""
         self.url = ""
         self.refusal: tuple[int, dict[str, str], bytes] | None = None
         self.losing = False
@@ -37,11 +42,14 @@ class Proxy:
         self.edit: Callable[[str, str, bytes, bytes], bytes] = lambda method, path, body, answer: answer
         self.after: Callable[[str, str], Awaitable[None]] | None = None
         self.answer: Callable[[str, str, bytes], web.Response | None] = lambda method, path, body: None
-        self._upstream = upstream
+        self._upstream = upstream.rstrip("/")
         self._changes = changes
+        self._auth = auth
+        self._made: asyncio.Event | None = None
+        self._may_go = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(auto_decompress=True)
+        self._session = self._auth.session() if self._auth else aiohttp.ClientSession(auto_decompress=True)
         self._runner = web.ServerRunner(web.Server(self._handle), shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
@@ -49,8 +57,19 @@ class Proxy:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self.let_go()
         await self._runner.cleanup()
         await self._session.close()
+
+    def hold(self) -> asyncio.Event:
+        """The next change is made, which the event says, and its answer waits until `let_go`."""
+        self._made = asyncio.Event()
+        self._may_go.clear()
+        return self._made
+
+    def let_go(self) -> None:
+        """What was held back is answered."""
+        self._may_go.set()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.read()
@@ -63,8 +82,12 @@ class Proxy:
             return web.Response(status=status, headers=headers, body=content)
         changes = self._changes(method, path, body)
         if (own := self.answer(method, path, body)) is not None:
+            if changes:
+                await self._held()
             return self._lost(request) if changes and self.losing else own
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP}
+        if self._auth is not None and (token := await self._auth.authorization()):
+            headers["Authorization"] = token
         async with self._session.request(
             method, f"{self._upstream}{path}", data=body, headers=headers
         ) as answer:
@@ -73,10 +96,18 @@ class Proxy:
             content = self.edit(method, path, body, await answer.read())
             if changes and self.after is not None:
                 await self.after(method, path)
+            if changes:
+                await self._held()
             if changes and self.losing:
                 return self._lost(request)
             kept = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP}
             return web.Response(status=answer.status, headers=kept, body=content)
+
+    async def _held(self) -> None:
+        if self._made is not None:
+            self._made.set()
+            self._made = None
+            await self._may_go.wait()
 
     def _lost(self, request: web.BaseRequest) -> web.Response:
         self.losing = False
