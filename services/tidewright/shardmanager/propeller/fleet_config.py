@@ -63,7 +63,7 @@ def parsed(entry: JsonObject) -> FleetConfig:
     environment = environment_of(entry)
     namespace = str(entry.get("namespace") or "")
     pod, where = manager_pod({"POD_NAMESPACE": namespace, **environment}, base.pod_template_namespace)
-    tree = entry.get("config") or {}
+    tree = map_of(entry, "config")
     return FleetConfig(
         entry=entry,
         config=config_read.parsed(config_read.with_environment(tree, environment), base).config,
@@ -82,11 +82,16 @@ def brand_of(entry: Mapping[str, Any]) -> Brand | None:
 
 def environment_of(entry: Mapping[str, Any]) -> dict[str, str]:
     """The original's environment."""
-    return {str(name): str(value) for name, value in (entry.get("environment") or {}).items()}
+    return {str(name): str(value) for name, value in map_of(entry, "environment").items()}
+
+
+def map_of(entry: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """A map that an entry has under a key; empty where something else stands there, which the verdict refuses."""
+    value = entry.get(key)
+    return value if isinstance(value, Mapping) else {}
 
 
 def _metrics_prefix(entry: Mapping[str, Any], brand: Brand) -> str:
     """Of the original's series: `propeller.metrics-prefix`, else the brand's."""
-    section = (entry.get("config") or {}).get("propeller") or {}
-    given = section.get("metrics-prefix") if isinstance(section, Mapping) else None
+    given = map_of(map_of(entry, "config"), "propeller").get("metrics-prefix")
     return given if isinstance(given, str) and given else brand.metrics_prefix
