@@ -19,5 +19,6 @@ DIFFERENCES: dict[str, str] = {
 OF_BUFFERS: dict[str, str] = {
     "CB1": "a buffer that refers to nothing is not ready, and says so",
     "CB2": "quotas count the pods of chunks, and their limits",
+    "CB3": "a size of a buffer that comes to no number, or of which a part means nothing, is told with its fields and what is valid",
 }
 """The same of buffers."""

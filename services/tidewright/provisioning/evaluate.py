@@ -14,10 +14,17 @@ import msgspec
 
 from tidewright.events.base import Because, Decision
 from tidewright.events.decisions import CancelTimer, SetTimer
-from tidewright.events.provisioning import AttemptRequest, BackOffGroup, CloseScaleUp, DeclineScaleUp
+from tidewright.events.provisioning import (
+    AttemptRequest,
+    BackOffGroup,
+    CloseScaleUp,
+    DeclineScaleUp,
+    PlanScaleUp,
+)
 from tidewright.host.fold.parts import Measure, unmeasured
 from tidewright.kube.keys import PodKey
 from tidewright.provisioning.buffers import concluding, room
+from tidewright.provisioning.buffers.room import Fillings
 from tidewright.provisioning.buffers.work import BufferWork
 from tidewright.provisioning.cluster import status_map
 from tidewright.provisioning.cluster.upkeep import idle_decisions, promised, upkeep
@@ -30,6 +37,7 @@ from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.index.resolving import shape_of
 from tidewright.provisioning.index.settling import nominated, settle
 from tidewright.provisioning.pack.classes import Demand, Item
+from tidewright.provisioning.pack.classes import items as merged
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.pending.pods import EVENTS_PER_PLAN, pending
 from tidewright.provisioning.requests import booking, expiry, growth, placeholders, promises, reserved, turns
@@ -50,6 +58,7 @@ from tidewright.provisioning.scaleup.plans import MAX_NODES_TOTAL, SUCCESSFUL, P
 from tidewright.provisioning.scaleup.refusals import signature
 from tidewright.provisioning.scaleup.rounds import enact, plan_all
 from tidewright.provisioning.scaleup.sharing import to_minimum
+from tidewright.provisioning.settings import LEAST_COST
 from tidewright.provisioning.state import Load, Pod, State
 from tidewright.provisioning.tell import clouds, parts
 from tidewright.provisioning.tell.sentences import because, not_triggered_message, triggered_message
@@ -111,23 +120,26 @@ class Evaluation:
         short = booking.lacking(work, booked)
         chunks = self._buffers()
         fillings = None if settings.requests_use_buffers else room.place(chunks, world)
+        one: Fillings | None = None
         self.decisions += promises.awaited(work, closings, short)
         self.decisions += promises.hold_to_account(work, short)
         if self.view.healthy:
             with self.part(parts.SCALE_UP):
                 self.decisions += growth.grow_on(work, short, world, self.orders)
                 self.decisions += turns.attempts(work, world, self.orders)
-                self._scale_up(world, pool, waiting)
+                one = self._as_one(world, pool, waiting, chunks, fillings)
+                if one is None:
+                    self._scale_up(world, pool, waiting)
         else:
             unready = sum(group.counts.unready for group in self.view.groups.values())
             self._standing("ClusterUnhealthy", f"{unready} nodes are unready: nothing is ordered")
             self.dues += [self.now + STALENESS_S] if work.modes else []  # they expire all the same
         if fillings is None:
-            fillings = room.place(chunks, world)
+            fillings = one if one is not None else room.place(chunks, world)
             attempts = [d for d in self.decisions if isinstance(d, AttemptRequest)]
             for request, lenders in room.lent(chunks, fillings, attempts).items():
                 work.details[request] = {**work.details.get(request, {}), "from-buffer": lenders}
-        if self.view.healthy:
+        if self.view.healthy and one is None:
             self.decisions += room.order(chunks, fillings, world, self.orders)
         self.decisions += [*room.tell(chunks, fillings), *room.hold(chunks, fillings), *chunks.written()]
         self.decisions += work.statuses()
@@ -276,6 +288,52 @@ class Evaluation:
                 position += load.nodes
 
     # --- Scale-up ---
+
+    def _as_one(
+        self,
+        world: World,
+        pool: dict[str, Demand],
+        waiting: Sequence[tuple[PodKey, Pod]],
+        chunks: BufferWork,
+        fillings: Fillings | None,
+    ) -> Fillings | None:
+        """At least cost: one plan for pods that wait and for chunks without room, and the chunks' room with it.
+
+        None, and nothing done, where there is nothing to be planned as one, or limits leave some of it over: then pods come first.
+        """
+        if LEAST_COST not in self.index.settings.expander:
+            return None
+        if any(isinstance(decision, PlanScaleUp) for decision in self.decisions):
+            _place(world.grid, pool)  # where requests leave room on the nodes that are ordered for them
+        if not chunks.wanted:
+            return None
+        trial = msgspec.structs.replace(world, grid=world.grid.fork())
+        placed = room.place(chunks, trial) if fillings is None else fillings
+        keys = room.lacking(chunks, placed)
+        pods = [Item(d.shape, d.count) for d in _in_order(pool.values()) if d.count]
+        if not keys or not pods:
+            return None
+        items = merged((i.shape, i.count) for i in (*pods, *room.asked(chunks, placed, keys)))
+        plan = plan_all(items, trial, redistribute=self.index.settings.hold)
+        left = (n for n, item in enumerate(items) if plan.placed[n] < item.count)
+        if not plan.targets or any(plan.awaiting(n) for n in left):
+            return None
+        of_pods, of_chunks = _parted(items, pods, plan)
+        why = [
+            because("PodsPending", pods=sum(item.count for item in pods), shapes=len(pods)),
+            room.why_ordered(room.asked(chunks, placed, keys), keys),
+        ]
+        shares = room.share(chunks, placed, keys, of_chunks)
+        names = _names(waiting, pods, of_pods)
+        made = ordered_plan(self.orders, plan, trial, pods=[key for keys in names for key in keys], why=why)
+        self.decisions += [room.for_buffers(decision, shares) for decision in made]
+        self._tell_triggered(plan, names)
+        world.grid = trial.grid
+        enact(world, plan, {item.shape.digest: item.shape for item in items})
+        self._decline(of_pods, pods, waiting, "")
+        digests = [item.shape.digest for item in items]
+        self.decisions += room.said(chunks, placed, plan, digests, placed=shares)
+        return placed
 
     def _scale_up(self, world: World, pool: dict[str, Demand], waiting: Sequence[tuple[PodKey, Pod]]) -> None:
         items = [Item(d.shape, d.count) for d in _in_order(pool.values()) if d.count]
@@ -476,6 +534,16 @@ def _last(loads: Sequence[Load], nodes: int) -> list[Load]:
         latest.append(Load(min(nodes, load.nodes), load.pods))
         nodes -= load.nodes
     return latest[::-1]
+
+
+def _parted(items: Sequence[Item], pods: Sequence[Item], plan: Plan) -> tuple[Plan, dict[str, int]]:
+    """Of a plan for pods and chunks the part of the pods, whose items come first, and chunks placed by shape."""
+    mine = tuple(min(pod.count, n) for pod, n in zip(pods, plan.placed, strict=False))
+    rest = {
+        item.shape.digest: n - (mine[number] if number < len(mine) else 0)
+        for number, (item, n) in enumerate(zip(items, plan.placed, strict=True))
+    }
+    return msgspec.structs.replace(plan, placed=mine), rest
 
 
 def _names(waiting: Sequence[tuple[PodKey, Pod]], items: Sequence[Item], plan: Plan) -> list[list[PodKey]]:

@@ -162,7 +162,18 @@ WRONG: list[tuple[JsonObject, str]] = [
     ({"podTemplateRef": {"name": "none"}, "replicas": 2}, 'can\'t get pod template: podtemplates "none" not found'),
     ({"podTemplateRef": {"name": ""}, "replicas": 2}, "spec.podTemplateRef.name: '' is not the name of an object"),
     ({"podTemplateRef": {"name": "t"}}, "replicas, percentage and limits are not defined"),
-    ({"podTemplateRef": {"name": "t"}, "replicas": "x"}, "spec.replicas: 'x' is not an integer of at least 0"),
+    ({"podTemplateRef": {"name": "t"}, "replicas": "x"}, "spec.replicas: 'x' is not an integer of 0 to 2147483647"),
+    ({"podTemplateRef": {"name": "t"}, "replicas": -3}, "spec.replicas: -3 is not an integer of 0 to 2147483647"),
+    ({"podTemplateRef": {"name": "t"}, "replicas": 2**31}, "spec.replicas: 2147483648 is not an integer of 0 to 2147483647"),
+    ({"scalableRef": {"kind": "Job", "name": "w"}, "percentage": -20}, "spec.percentage: -20 is not an integer of 0 to 2147483647"),
+    ({"scalableRef": {"kind": "Job", "name": "w"}, "percentage": "20%"}, "spec.percentage: '20%' is not an integer of 0 to 2147483647"),
+    ({"podTemplateRef": {"name": "t"}, "limits": {"cpu": "-1"}}, "spec.limits[cpu]: '-1' is below 0"),
+    ({"podTemplateRef": {"name": "t"}, "limits": {}}, "spec.limits names nothing, a pod asks for cpu; valid is a resource that it asks for"),
+    ({"podTemplateRef": {"name": "t"}, "percentage": 20}, "spec.percentage (20) is of the pods of a workload, and spec.scalableRef names none"),
+    ({"podTemplateRef": {"name": "t"}, "scalableRef": {"apiGroup": "apps", "kind": "Deployment", "name": "web"}, "replicas": 1},
+     "both spec.podTemplateRef (t) and spec.scalableRef (Deployment web) are set: one of them says"),
+    ({"podTemplateRef": {"name": "t"}, "scalableRef": {"kind": "", "name": "web"}, "replicas": 1}, "spec.scalableRef.kind: '' is not the kind of a workload"),
+    ({"podTemplateRef": "t", "replicas": 1}, "spec.podTemplateRef.name: None is not the name of an object"),
     ({"podTemplateRef": {"name": "t"}, "limits": {"gpu": "1"}}, "resources in configured limits not found"),
     ({"podTemplateRef": {"name": "t"}, "limits": {"cpu": "much"}}, "spec.limits[cpu]: 'much' is not a quantity"),
     ({"scalableRef": {"apiGroup": "x.io", "kind": "Fleet", "name": "f"}, "percentage": 5}, "kind x.io/Fleet is not supported"),
@@ -360,6 +371,26 @@ def test_too_many_chunks_are_capped_and_it_is_said() -> None:
     assert kept(cluster).ready == 2
 
 
+def test_an_absurd_size_is_capped_and_counted() -> None:
+    cluster = buffered(8, {**CHUNKS, "replicas": 2**31 - 1})
+    assert "with 50000 chunks instead of 2147483647" in said(cluster, cond.READY).message
+    assert (kept(cluster).ready, kept(cluster).missing) == (8, 49_992)
+
+
+def test_a_percentage_of_nothing_is_told_and_the_rest_counts() -> None:
+    cluster = buffered(8, {**CHUNKS, "percentage": 20})
+    ready = said(cluster, cond.READY)
+    assert (ready.status, ready.message) == (
+        "True",
+        "ready; spec.percentage (20) is left aside: it is of the pods of a workload, and spec.scalableRef names none",
+    )
+    assert kept(cluster).ready == 4
+    assert (
+        said(buffered(8, {**CHUNKS, "percentage": 20}, **{"as-reference": "CB3"}), cond.READY).message
+        == "ready"
+    )
+
+
 def test_a_status_that_did_not_arrive_is_written_again() -> None:
     cluster = buffered()
     status = cluster.of(SetStatus)[-1]
@@ -491,7 +522,7 @@ def copied(cluster: Buffers) -> State:
 def test_explain_says_where_the_chunks_are_and_what_keeps_others_from_a_place() -> None:
     cluster = buffered(3)
     assert "3 of 4 chunks have room on ready nodes: room (3)." in explained(cluster)
-    assert "1 have no room: no group can take them." in explained(cluster)
+    assert "1 have no room: no node group is known." in explained(cluster)
     cluster.add_group("g", cpu=500)
     cluster.advance(30)
     assert "1 have no room: g: Insufficient cpu" in explained(cluster)

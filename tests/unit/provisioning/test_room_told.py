@@ -6,11 +6,13 @@ import pytest
 
 from tests.unit.provisioning.test_buffers import CHUNKS, buffered
 from tests.unit.provisioning.test_explaining import ATOMIC, CHECK, copied, tried
+from tests.vectors.capacity_buffers import Buffers, pod_spec
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
 from tidewright.host.fold.explainer import Reference
 from tidewright.provisioning.tell import folding
 from tidewright.provisioning.tell.explaining import EXPLAINER
+from tidewright.provisioning.tell.what_if_buffers import preview
 
 BOOKED = "but for the booking of ns/first, held until 2026-09-21 14:23:20 UTC."
 
@@ -114,6 +116,72 @@ def test_what_does_not_match_is_named_with_its_label() -> None:
     )
 
 
+@pytest.mark.parametrize("profile", ["compat", "hold"])
+def test_a_buffer_without_room_names_the_booking_that_has_it_and_its_end(profile: str) -> None:
+    cluster = Buffers({"profile": profile})
+    cluster.add_group("large", cpu=8000, maximum=0)
+    cluster.add_node("general-1", cpu=4000)
+    cluster.template("worker", "1900m")
+    cluster.request("first", CHECK, [("worker", 2)])
+    cluster.settle()
+    cluster.pod_template("t", pod_spec({"cpu": "1"}))
+    cluster.buffer("b", {"podTemplateRef": {"name": "t"}, "replicas": 3})
+    cluster.settle()
+    told = [
+        "3 have no room: large: max node group size reached.",
+        f"3 x 1 would fit on general-1 {BOOKED}",
+        "With 1 more node in group large, which is as large as it may be, all its chunks would have room.",
+    ]
+    assert standing(cluster, "capacitybuffer", "b")[1:4] == told
+    spec = {"podTemplateRef": {"name": "t"}, "replicas": 3}
+    state = copied(cluster)
+    answer = preview(state, "ns", "another", spec, templates={}, now=cluster.now)
+    assert told[1].removesuffix(".") in answer.sentences
+
+
+def test_a_buffer_and_a_request_name_pods_that_come_first() -> None:
+    cluster = Buffers({"profile": "hold"})
+    cluster.add_node("n1", cpu=4000)
+    cluster.pod_template("t", pod_spec({"cpu": "1"}))
+    cluster.buffer("b", {"podTemplateRef": {"name": "t"}, "replicas": 4})
+    for number in range(6):
+        cluster.pod(f"p{number}", cluster.shape({"cpu": 1000}))
+    cluster.template("one", "1")
+    cluster.request("r", CHECK, [("one", 2)])
+    cluster.settle()
+    first = "would fit on n1 but for 4 pods that wait and come first."
+    assert f"4 x 1 {first}" in standing(cluster, "capacitybuffer", "b")
+    assert f"2 x 1, 1Mi memory {first}" in standing(cluster, "provisioningrequest", "r")
+
+
+def test_a_pod_that_is_spread_over_a_label_that_no_group_has_names_it() -> None:
+    cluster = Cluster()
+    for number in range(3):
+        cluster.add_group(f"g{number}")
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+              "labelSelector": {"matchLabels": {"app": "x"}}}  # fmt: skip
+    cluster.pod("p", cluster.shape({"cpu": 100}, {"topologySpreadConstraints": [spread]}))
+    cluster.settle()
+    assert standing(cluster, "pod", "p") == [
+        "Nothing is ordered for it.",
+        "Groups g0..2: its nodes have no label zone, over which it is spread.",
+    ]
+
+
+def test_an_opposite_of_many_groups_is_one_line() -> None:
+    cluster = Cluster()
+    for number in range(30):
+        cluster.add_group(f"g{number}", cpu=4000 if number else 8000)
+    cluster.pod("p", cluster.shape({"cpu": 9000}))
+    cluster.settle()
+    assert standing(cluster, "pod", "p") == [
+        "Nothing is ordered for it.",
+        "Groups g0..29: Insufficient cpu.",
+        "With cpu at 8 cores or less instead of 9 cores, a pod would fit on a new node of group g0.",
+        "With cpu at 4 cores or less instead of 9 cores, a pod would fit on a new node of groups g1..29.",
+    ]
+
+
 def test_a_request_that_had_room_is_told_for_how_many_more_there_was() -> None:
     cluster = Cluster()
     cluster.add_node("n1", cpu=4000)
@@ -143,7 +211,7 @@ def test_groups_of_one_reason_are_one_line() -> None:
     verdicts = [p.GroupVerdict(group=f"g{n}", reason="Insufficient cpu") for n in range(7)]
     verdicts += [p.GroupVerdict(group="x", reason="max node group size reached")]
     assert folding.verdicts(verdicts) == [
-        "Groups g0, g1, g2, g3 and 3 more are out: Insufficient cpu.",
+        "Groups g0..6 are out: Insufficient cpu.",
         "Group x is out: max node group size reached.",
     ]
 

@@ -17,6 +17,7 @@ from tidewright.asking.services import BY_NAME
 from tidewright.asking.source import opened
 from tidewright.cli.commands import BY_NAME as COMMANDS
 from tidewright.cli.plan.manifests import BUFFER, PlannedRequest, read
+from tidewright.provisioning.buffers import extras
 from tidewright.provisioning.buffers import spec as buffers
 from tidewright.provisioning.requests.spec import parse
 from tidewright.provisioning.state import State
@@ -59,6 +60,8 @@ def provisioning(
     for request in requests:
         try:
             (buffers.parse if request.kind == BUFFER else parse)(request.spec)
+            if request.kind == BUFFER:
+                extras.parse(request.annotations)
         except ValueError as error:
             raise BadInput(f"{request.kind} {request.namespace}/{request.name}: {error}") from error
     answers = asyncio.run(_answers(requests, state, at, log))
@@ -107,16 +110,17 @@ async def _answers(
         fold = await restored(source, Asked.about(source, BY_NAME["provisioning"], ""), moment.seq)
     body = msgspec.json.encode(fold.state)
     return [
-        (preview_of_buffer if request.kind == BUFFER else preview)(
-            msgspec.json.decode(body, type=State),
-            request.namespace,
-            request.name,
-            request.spec,
-            templates=request.templates,
-            now=max(fold.at, moment.at),
-        )
+        _answer(request, msgspec.json.decode(body, type=State), max(fold.at, moment.at))
         for request in requests
     ]
+
+
+def _answer(request: PlannedRequest, state: State, now: float) -> Answer:
+    where = state, request.namespace, request.name, request.spec
+    if request.kind == BUFFER:
+        notes = request.annotations
+        return preview_of_buffer(*where, annotations=notes, templates=request.templates, now=now)
+    return preview(*where, templates=request.templates, now=now)
 
 
 def as_json(request: PlannedRequest, answer: Answer) -> dict[str, Any]:

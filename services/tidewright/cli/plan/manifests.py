@@ -21,6 +21,7 @@ class PlannedRequest:
     name: str
     spec: dict[str, Any]
     kind: str = REQUEST
+    annotations: dict[str, str] = field(default_factory=dict)
     templates: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
@@ -52,7 +53,10 @@ def read(path: Path, namespace: str) -> list[PlannedRequest]:
             spec = manifest.get("spec")
             if not isinstance(spec, dict):
                 raise BadInput(f"{name}: {kind} {own!r}: spec is missing")
-            requests.append(PlannedRequest(space, own or f"unnamed-{number}", spec, kind=str(kind)))
+            notes = {str(k): str(v) for k, v in (metadata.get("annotations") or {}).items()}
+            requests.append(
+                PlannedRequest(space, own or f"unnamed-{number}", spec, kind=str(kind), annotations=notes)
+            )
     if not requests:
         kinds = ", ".join(sorted({str(m.get("kind")) for m in flat})) or "nothing"
         raise BadInput(f"{name}: no ProvisioningRequest or CapacityBuffer of {GROUP} in it, but {kinds}")

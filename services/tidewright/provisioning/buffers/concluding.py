@@ -11,13 +11,15 @@ from tidewright.kube.keys import BufferKey, name_of, namespace_of
 from tidewright.kube.podshape import PODS, PodShape
 from tidewright.kube.podspecs import of_template
 from tidewright.kube.quotascopes import limits_of, traits_of
+from tidewright.kube.times import readable
 from tidewright.provisioning.buffers import conditions as cond
+from tidewright.provisioning.buffers import extras
 from tidewright.provisioning.buffers import spec as specs
 from tidewright.provisioning.buffers.managed import managed
 from tidewright.provisioning.buffers.naming import template_name
 from tidewright.provisioning.buffers.quotas import Asking, granted
 from tidewright.provisioning.buffers.resolving import chunk_of
-from tidewright.provisioning.buffers.sizing import NoCount, chunks
+from tidewright.provisioning.buffers.sizing import NoCount, chunks, without_number
 from tidewright.provisioning.buffers.spec import ACTIVE, BufferSpec
 from tidewright.provisioning.buffers.work import BufferWork, Status
 from tidewright.provisioning.tell.sentences import because
@@ -26,7 +28,7 @@ NEITHER = (
     "neither spec.podTemplateRef nor spec.scalableRef is set: one of them says what a chunk is like, "
     "a PodTemplate or a workload of the namespace"
 )
-BOTH = "both spec.podTemplateRef and spec.scalableRef are set: one of them says what a chunk is like"
+BOTH = "both spec.podTemplateRef ({template}) and spec.scalableRef ({kind} {name}) are set: one of them says what a chunk is like"
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -55,6 +57,7 @@ def _concluded(work: BufferWork, key: BufferKey) -> tuple[Ready | None, list[Dec
     buffer = work.state.buffers[key]
     try:
         spec = specs.parse(buffer.spec)
+        extras.parse(buffer.annotations)
     except ValueError as error:
         _fail(work, key, Status(strategy=specs.strategy_of(buffer.spec)), str(error))
         return None, []
@@ -64,7 +67,8 @@ def _concluded(work: BufferWork, key: BufferKey) -> tuple[Ready | None, list[Dec
             _fail(work, key, status, NEITHER)
         return None, []
     if spec.template and spec.scalable is not None:
-        _fail(work, key, status, BOTH)
+        workload = spec.scalable
+        _fail(work, key, status, BOTH.format(template=spec.template, kind=workload.kind, name=workload.name))
         return None, []
     chunk, decisions = chunk_of(work, key, spec)
     if chunk.error:
@@ -105,13 +109,23 @@ def _counted(
     try:
         wanted = chunks(spec.size, shape.requests, base)
     except NoCount as error:
-        _fail(work, key, status, f"{cond.NO_COUNT}{error}")
+        more = "" if "CB3" in work.settings.as_reference else f": {without_number(spec, shape.requests)}"
+        _fail(work, key, status, f"{cond.NO_COUNT}{error}{more}")
         return None
     most = work.settings.buffer_max_chunks
-    work.put(key, cond.IS_READY if wanted <= most else cond.capped(most, wanted))
-    work.statuses[key] = msgspec.structs.replace(status, replicas=min(wanted, most))
-    work.why[key] = [because("ChunksWanted", chunks=min(wanted, most))]
-    return Ready(key, min(wanted, most), template, shape)
+    ready = cond.IS_READY if wanted <= most else cond.capped(most, wanted)
+    if spec.scalable is None and spec.size.percentage is not None and "CB3" not in work.settings.as_reference:
+        ready = cond.without_percentage(ready, spec.size.percentage)
+    work.put(key, ready)
+    wanted = min(wanted, most)
+    work.why[key] = [because("ChunksWanted", chunks=wanted)]
+    window = work.window_of(key)
+    if not window.open:
+        until = "" if window.until is None else f" until {readable(window.until)} UTC"
+        work.why[key].append(because("OutsideWindows", chunks=wanted, until=until))
+        wanted = 0
+    work.statuses[key] = msgspec.structs.replace(status, replicas=wanted)
+    return Ready(key, wanted, template, shape)
 
 
 def _limit(work: BufferWork, ready: list[Ready]) -> None:

@@ -39,6 +39,12 @@ def capped(cap: int, wanted: int) -> Condition:
     return _condition(READY, "True", "AttributesSetSuccessfully", message)
 
 
+def without_percentage(ready: Condition, percentage: int) -> Condition:
+    """Ready, and one field of its size means nothing."""
+    left = f"spec.percentage ({percentage}) is left aside: it is of the pods of a workload, and spec.scalableRef names none"
+    return _condition(READY, ready.status, ready.reason, f"{ready.message}; {left}")
+
+
 def not_ready(error: str) -> Condition:
     """It has no shape or no number, and this is why."""
     return _condition(READY, "False", "error", f"{_NOT_READY}: {error}" if error else _NOT_READY)

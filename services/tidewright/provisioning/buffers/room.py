@@ -11,13 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from tidewright.events.base import Decision, JsonObject
+from tidewright.events.base import Because, Decision, JsonObject
 from tidewright.events.provisioning import AttemptRequest, FillBuffer, GroupVerdict, PlanScaleUp
 from tidewright.kube.keys import BufferKey, ObjectKey, RequestKey, key_of, namespace_of, parts, request_key
 from tidewright.kube.podshape import PODS
 from tidewright.kube.podspecs import of_template, scheduling_fields
 from tidewright.kube.predicates import counted_alone
+from tidewright.provisioning.buffers import bursts
 from tidewright.provisioning.buffers import conditions as cond
+from tidewright.provisioning.buffers.extras import FOR
 from tidewright.provisioning.buffers.injection import Standing, Template, inject
 from tidewright.provisioning.buffers.placeholders import arranged, possible
 from tidewright.provisioning.buffers.reports import reports
@@ -44,11 +46,13 @@ class Filling(msgspec.Struct):
         ready: node that is there to chunks.
         upcoming: chunks on nodes that are on their way.
         missing: chunks without a place; `why`, and what each group would say to it.
+        spared: of them those that are not ordered, since pods wait that they are for.
     """
 
     ready: dict[str, int] = {}
     upcoming: int = 0
     missing: int = 0
+    spared: int = 0
     why: str = ""
     verdicts: tuple[GroupVerdict, ...] = ()
 
@@ -104,7 +108,7 @@ def want(work: BufferWork) -> None:
             conditions=work.conditions_of(key),
             template=status.template,
             generation=status.generation,
-            replicas=status.replicas,
+            replicas=status.replicas if work.window_of(key).open else 0,
         )
         found = inject(standing, _template(work, key, status.template))
         if found is None or work.held_alone(key):
@@ -227,73 +231,107 @@ def _count(state: State, grid: Grid, filling: Filling, row: int, chunks: int) ->
         filling.upcoming += chunks
 
 
-def order(work: BufferWork, fillings: Fillings, world: World, orders: Orders) -> list[Decision]:
-    """Order nodes for the chunks that have no place, and say to whom that happened, and to whom not."""
-    lacking = [key for key in _in_order(work) if fillings[key].missing and not fillings[key].why]
-    if not lacking:
-        return []
+def lacking(work: BufferWork, fillings: Fillings) -> list[BufferKey]:
+    """Buffers for whose chunks nodes are to be ordered, in their order; others say why not."""
+    order = [
+        key
+        for key in _in_order(work)
+        if fillings[key].missing and (fillings[key].spared or not fillings[key].why)
+    ]
+    less = bursts.spared(work.state, work.index, ((key, fillings[key].missing) for key in order))
+    for key, chunks in less.items():
+        fillings[key].spared = chunks
+        fillings[key].why = bursts.why(work.state, key, chunks)
+    return [key for key in order if fillings[key].missing > less.get(key, 0)]
+
+
+def asked(work: BufferWork, fillings: Fillings, keys: Iterable[BufferKey]) -> list[Item]:
+    """What nodes are to be ordered for, by shape."""
     items: dict[str, Item] = {}
-    for key in lacking:
+    for key in keys:
         shape = work.wanted[key].shape
         before = items.get(shape.digest)
-        count = fillings[key].missing + (before.count if before is not None else 0)
+        count = fillings[key].missing - fillings[key].spared + (before.count if before is not None else 0)
         items[shape.digest] = Item(shape, count)
-    plan = plan_all(list(items.values()), world, redistribute=work.settings.hold)
-    placed = _share(work, fillings, lacking, dict(zip(items, plan.placed, strict=True)))
+    return list(items.values())
+
+
+def order(work: BufferWork, fillings: Fillings, world: World, orders: Orders) -> list[Decision]:
+    """Order nodes for the chunks that have no place, and say to whom that happened, and to whom not."""
+    keys = lacking(work, fillings)
+    if not keys:
+        return []
+    items = asked(work, fillings, keys)
+    plan = plan_all(items, world, redistribute=work.settings.hold)
     decisions: list[Decision] = []
+    placed = share(work, fillings, keys, {i.shape.digest: n for i, n in zip(items, plan.placed, strict=True)})
     if plan.targets:
-        why = [
-            because(
-                "ChunksLacking", chunks=sum(i.count for i in items.values()), buffers=", ".join(lacking[:5])
-            )
-        ]
-        made = ordered_plan(orders, plan, world, pods=(), why=why)
-        decisions += [_for_buffers(decision, placed) for decision in made]
-        enact(world, plan, {digest: item.shape for digest, item in items.items()})
-    _explain(fillings, lacking, work, plan, list(items))
+        made = ordered_plan(orders, plan, world, pods=(), why=[why_ordered(items, keys)])
+        decisions += [for_buffers(decision, placed) for decision in made]
+        enact(world, plan, {item.shape.digest: item.shape for item in items})
+    return [*decisions, *said(work, fillings, plan, [item.shape.digest for item in items], placed=placed)]
+
+
+def why_ordered(items: Iterable[Item], keys: Sequence[BufferKey]) -> Because:
+    return because("ChunksLacking", chunks=sum(i.count for i in items), buffers=", ".join(keys[:5]))
+
+
+def said(
+    work: BufferWork,
+    fillings: Fillings,
+    plan: Plan,
+    digests: Sequence[str],
+    *,
+    placed: Mapping[str, int],
+) -> list[Decision]:
+    """What is told of a plan to the buffers that it is for, and to those that it does not help.
+
+    Args:
+        work: the buffers.
+        fillings: their room, with the plan.
+        plan: the plan.
+        digests: its items.
+        placed: whose chunks it places.
+    """
+    keys = [key for key in _in_order(work) if work.wanted[key].shape.digest in digests]
+    helpless = [key for key in keys if fillings[key].missing > fillings[key].spared]
+    for key in helpless:
+        filling = fillings[key]
+        reasons = plan.why_not(digests.index(work.wanted[key].shape.digest))
+        filling.why = plan.event or not_triggered_message(reasons).partition(": ")[2]
+        filling.verdicts = verdicts_of(reasons, plan)
     increases = {str(t.group): f"{t.from_size}->{t.size} (max: {t.max_size})" for t in plan.targets}
     told = reports(
         placed=placed,
-        lacking={key: f.missing for key in lacking if _news(work, key, f := fillings[key])},
+        lacking={key: f.missing - f.spared for key in helpless if _news(work, key, f := fillings[key])},
         increases=increases,
-        why={key: fillings[key].why for key in lacking},
+        why={key: fillings[key].why for key in helpless},
         silent=False,
     )
-    decisions += [work.event(BufferKey(ObjectKey(r.buffer)), r.reason, r.message) for r in told]
-    return decisions
+    return [work.event(BufferKey(ObjectKey(r.buffer)), r.reason, r.message) for r in told]
 
 
-def _for_buffers(decision: Decision, placed: Mapping[str, int]) -> Decision:
+def for_buffers(decision: Decision, placed: Mapping[str, int]) -> Decision:
+    """A plan says whose chunks it is for."""
     if not isinstance(decision, PlanScaleUp):
         return decision
     return msgspec.structs.replace(decision, buffers=tuple(sorted(placed.items())))
 
 
-def _share(
-    work: BufferWork, fillings: Fillings, lacking: Sequence[BufferKey], placed: dict[str, int]
+def share(
+    work: BufferWork, fillings: Fillings, keys: Sequence[BufferKey], placed: dict[str, int]
 ) -> dict[str, int]:
-    """Chunks that the plan places, to the buffers in their order: whose they are."""
+    """Chunks that a plan places, to the buffers in their order: whose they are."""
     shares: dict[str, int] = {}
-    for key in lacking:
+    for key in keys:
         digest, filling = work.wanted[key].shape.digest, fillings[key]
-        mine = min(placed[digest], filling.missing)
+        mine = min(placed[digest], filling.missing - filling.spared)
         if mine:
             placed[digest] -= mine
             filling.missing -= mine
             filling.upcoming += mine
             shares[key] = mine
     return shares
-
-
-def _explain(
-    fillings: Fillings, lacking: Sequence[BufferKey], work: BufferWork, plan: Plan, items: list[str]
-) -> None:
-    for key in lacking:
-        filling = fillings[key]
-        if filling.missing:
-            reasons = plan.why_not(items.index(work.wanted[key].shape.digest))
-            filling.why = plan.event or not_triggered_message(reasons).partition(": ")[2]
-            filling.verdicts = verdicts_of(reasons, plan)
 
 
 def _news(work: BufferWork, key: BufferKey, filling: Filling) -> bool:
@@ -325,14 +363,14 @@ def tell(work: BufferWork, fillings: Fillings) -> list[Decision]:
                 condition, message=f"{condition.message}; the room is not held against other pods: {unheld}"
             )
         work.put(key, condition)
-        said = (
+        before = (
             buffer.shape, buffer.wanted, buffer.places, buffer.ready, buffer.upcoming, buffer.missing, buffer.why,
         )  # fmt: skip
         now = (
             wanted.shape.digest, wanted.chunks, filling.ready, ready, filling.upcoming, filling.missing,
             why_of(filling.verdicts),
         )  # fmt: skip
-        if said != now:
+        if before != now:
             decisions.append(_filled(work, key, wanted, filling))
     return decisions
 
@@ -349,8 +387,10 @@ def _filled(work: BufferWork, key: BufferKey, wanted: Wanted | None, filling: Fi
             "ChunksPlaced", ready=ready, chunks=chunks, upcoming=filling.upcoming, missing=filling.missing
         )
     ]
-    if filling.why:
-        why.append(because("ChunksMissing", missing=filling.missing, why=filling.why))
+    if filling.spared:
+        why.append(because("ChunksSpared", chunks=filling.spared, pods=buffer.annotations.get(FOR, "")))
+    if filling.why and filling.missing > filling.spared:
+        why.append(because("ChunksMissing", missing=filling.missing - filling.spared, why=filling.why))
     return FillBuffer(
         at=work.now,
         namespace=namespace,

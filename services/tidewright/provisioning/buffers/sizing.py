@@ -6,10 +6,8 @@ from collections.abc import Mapping
 
 from tidewright.kube.podshape import PODS
 from tidewright.kube.quantities import NANOS_PER_MILLI, NANOS_PER_UNIT
-from tidewright.provisioning.buffers.spec import Size
+from tidewright.provisioning.buffers.spec import MOST, BufferSpec, Size
 
-MOST = 2**31 - 1
-"""What `status.replicas` holds."""
 NOT_DEFINED = "replicas, percentage and limits are not defined"
 NOT_REQUESTED = "resources in configured limits not found in the pod template"
 
@@ -38,6 +36,20 @@ def chunks(size: Size, requests: Mapping[str, int], base: int | None) -> int:
     if wanted is None:
         raise NoCount(NOT_DEFINED)
     return min(wanted, MOST)
+
+
+def without_number(spec: BufferSpec, requests: Mapping[str, int]) -> str:
+    """What would make a number of a size that comes to none: the fields, their values and what would be valid."""
+    if spec.size.limits is not None:
+        named = ", ".join(sorted(spec.size.limits)) or "nothing"
+        asked = ", ".join(sorted(name for name, n in requests.items() if n and name != PODS)) or "nothing"
+        return f"spec.limits names {named}, a pod asks for {asked}; valid is a resource that it asks for"
+    if spec.size.percentage is None:
+        return "valid is spec.replicas, spec.limits, or with spec.scalableRef spec.percentage"
+    if spec.scalable is None:
+        return f"spec.percentage ({spec.size.percentage}) is of the pods of a workload, and spec.scalableRef names none"
+    workload = f"{spec.scalable.kind} {spec.scalable.name}"
+    return f"spec.percentage ({spec.size.percentage}) is of the pods that {workload} wants, and it does not say how many; valid beside it is spec.replicas"
 
 
 def _fitting(limits: Mapping[str, int], requests: Mapping[str, int]) -> int:

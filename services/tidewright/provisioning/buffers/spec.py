@@ -17,6 +17,10 @@ ACTIVE = "buffer.x-k8s.io/active-capacity"
 """The strategy that is served here. Others have controllers of their own."""
 
 
+MOST = 2**31 - 1
+"""What the API's numbers hold, `status.replicas` among them."""
+
+
 class ScalableRef(msgspec.Struct, frozen=True):
     """A workload of the buffer's namespace; `group` is empty for the core group."""
 
@@ -87,16 +91,19 @@ def parse(spec: Mapping[str, Any]) -> BufferSpec:
 def _count(value: Any, field: str) -> int | None:
     if value is None:
         return None
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{field}: {value!r} is not an integer of at least 0")  # noqa: TRY004
-    return max(0, value)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST:
+        raise ValueError(f"{field}: {value!r} is not an integer of 0 to {MOST}")
+    return value
 
 
 def _amount(resource: Any, value: Any) -> int:
     try:
-        return quantities.parse(value).nanos
+        nanos = quantities.parse(value).nanos
     except (quantities.NotAQuantity, TypeError) as error:
         raise ValueError(f"spec.limits[{resource}]: {error}") from error
+    if nanos < 0:
+        raise ValueError(f"spec.limits[{resource}]: {value!r} is below 0")
+    return nanos
 
 
 def _name(reference: Any, field: str) -> str:

@@ -16,8 +16,10 @@ from tidewright.events.decisions import RecordObjectEvent, SetStatus
 from tidewright.kube.conditions import Condition, find, parse, render, with_condition
 from tidewright.kube.keys import BufferKey, name_of, namespace_of, parts
 from tidewright.kube.podshape import PodShape
+from tidewright.kube.windows import Standing
 from tidewright.provisioning import holding
 from tidewright.provisioning.buffers import conditions as cond
+from tidewright.provisioning.buffers import extras
 from tidewright.provisioning.buffers.kept import Buffer
 from tidewright.provisioning.buffers.spec import ours, strategy_of
 from tidewright.provisioning.index.index import Index
@@ -100,6 +102,13 @@ class BufferWork:
     def held_alone(self, key: BufferKey) -> bool:
         """Whether the modes hold back this buffer, and not all of the service: others do not see what it would take."""
         return self.binding and not self.acts(key) and holding.of_service(self.state).acts
+
+    def window_of(self, key: BufferKey) -> Standing:
+        """Whether a buffer wants room now; it is looked at again when that may change."""
+        now = extras.readable(self.state.buffers[key].annotations).standing(self.now)
+        if now.until is not None:
+            self.dues.append(now.until + 0.001)
+        return now
 
     # --- Statuses ---
 

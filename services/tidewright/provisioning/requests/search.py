@@ -27,6 +27,7 @@ from tidewright.provisioning.requests.spec import Mode, Parameters
 from tidewright.provisioning.scaleup.options import plan
 from tidewright.provisioning.scaleup.plans import ERROR, NO_OPTIONS, NOT_NEEDED, SUCCESSFUL, Plan, World
 from tidewright.provisioning.scaleup.rounds import plan_all
+from tidewright.provisioning.settings import LEAST_COST
 
 
 class Attempt(msgspec.Struct, kw_only=True):
@@ -154,9 +155,13 @@ def _ordered(asked: Asked, world: World, sets: Sequence[Item]) -> tuple[Grid, tu
     if not rest:
         return trial, here, None
     on_trial = with_grid(world, trial)
-    order = plan(rest, on_trial, all_or_nothing=True, redistribute=True)
-    if order.result != SUCCESSFUL and asked.parameters.across_groups:
-        order = plan_all(rest, on_trial, all_or_nothing=True, redistribute=True)
+    ways = [plan, plan_all] if asked.parameters.across_groups else [plan]
+    if LEAST_COST in world.settings.expander:
+        ways.reverse()  # over all groups it costs least
+    for way in ways:
+        order = way(rest, on_trial, all_or_nothing=True, redistribute=True)
+        if order.result == SUCCESSFUL:
+            break
     return trial, here, order
 
 

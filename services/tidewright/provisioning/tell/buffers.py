@@ -8,13 +8,16 @@ from tidewright.kube.conditions import find, parse
 from tidewright.kube.keys import BufferKey, parts
 from tidewright.kube.times import readable
 from tidewright.provisioning import holding
+from tidewright.provisioning.buffers import bursts, extras, gauge
 from tidewright.provisioning.buffers import conditions as cond
-from tidewright.provisioning.buffers import gauge
 from tidewright.provisioning.buffers.kept import Buffer
 from tidewright.provisioning.buffers.spec import ours, strategy_of
 from tidewright.provisioning.buffers.work import known
 from tidewright.provisioning.index.indexing import index_of
+from tidewright.provisioning.index.resolving import shape_of
+from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.state import State
+from tidewright.provisioning.tell import folding, room
 
 HELP = {
     "cluster_autoscaler_capacity_buffer_oldest_reconciliation_timestamp_seconds": "Of the buffers that are served here the oldest last look at one; of new ones (`new_buffer` true) the oldest creation.",
@@ -50,7 +53,8 @@ def standing(state: State, key: BufferKey) -> Sequence[str]:
         )
     held = holding.of_buffer(state, key)
     back = [] if held.acts else [f"It is held back ({held.mode}): {held.why}."]
-    return [*back, *_shape(buffer), *_conditions(buffer), *_room(state, key, buffer)]
+    said = [*_shape(buffer), *_conditions(buffer), *_window(state, buffer), *_room(state, key, buffer)]
+    return folding.once([*back, *said])
 
 
 def _shape(buffer: Buffer) -> Iterator[str]:
@@ -76,6 +80,16 @@ def _conditions(buffer: Buffer) -> Iterator[str]:
         yield f"{limited.message}."
 
 
+def _window(state: State, buffer: Buffer) -> Iterator[str]:
+    """When it wants its chunks, where that is not always."""
+    now = extras.readable(buffer.annotations).standing(state.now)
+    until = "" if now.until is None else f" until {readable(now.until)} UTC"
+    if not now.open:
+        yield f"It is outside the windows of its annotation {extras.SCHEDULE}{until}: no room is kept for it."
+    elif until:
+        yield f"Its window of {extras.SCHEDULE} is open{until}."
+
+
 def _room(state: State, key: BufferKey, buffer: Buffer) -> Iterator[str]:
     if not buffer.shape:
         return
@@ -86,7 +100,7 @@ def _room(state: State, key: BufferKey, buffer: Buffer) -> Iterator[str]:
     if buffer.upcoming:
         yield f"{buffer.upcoming} have room on nodes that are on their way."
     if buffer.missing:
-        yield f"{buffer.missing} have no room: {buffer.why or 'no group can take them'}."
+        yield from missing(state, key, buffer)
     held = sum(
         not chunk.leaving and chunk.refused_at is None
         for chunk in state.held_chunks.values()
@@ -94,6 +108,22 @@ def _room(state: State, key: BufferKey, buffer: Buffer) -> Iterator[str]:
     )
     if held:
         yield f"{held} of them are held by placeholders, which any ordinary pod displaces."
+
+
+def missing(state: State, key: BufferKey, buffer: Buffer) -> Iterator[str]:
+    """Why chunks have no room: pods that come first, groups that cannot grow, and who keeps the room that they would have."""
+    index = index_of(state)
+    spared = bursts.spared(state, index, [(key, buffer.missing)]).get(key, 0)
+    if spared:
+        yield f"{bursts.why(state, key, spared)}."
+    rest = buffer.missing - spared
+    if not rest:
+        return
+    nobody = "no group can take them" if state.groups else "no node group is known"
+    yield f"{rest} have no room: {buffer.why or nobody}."
+    lacking = room.lack(state, (Item(shape_of(state, index, buffer.shape), rest),), buffer=key)
+    yield from lacking.sentences
+    yield from room.more_nodes(state, lacking, would="all its chunks would have room")
 
 
 def series(state: State) -> Iterator[tuple[str, Mapping[str, str], float]]:

@@ -52,7 +52,7 @@ from tidewright.provisioning.scaleup.plans import NOT_NEEDED, SUCCESSFUL
 from tidewright.provisioning.scaleup.refusals import reasons_in
 from tidewright.provisioning.state import RESERVED, Request, State
 from tidewright.provisioning.tell import buffers, clouds, folding, leaving, room, staying
-from tidewright.provisioning.tell.labels import named_label
+from tidewright.provisioning.tell.labels import named_label, unknown_domain
 from tidewright.provisioning.tell.opposites import smaller_pods
 from tidewright.provisioning.tell.sentences import sentence
 
@@ -464,12 +464,16 @@ def _pod(state: State, key: PodKey) -> list[str]:
 
 def _declined(state: State, digest: str) -> list[str]:
     """Why nothing is ordered for pods of a shape, and what would help them."""
-    told = reasons_in(state.declined.get(digest, ""))
-    if not told:
+    if digest not in state.declined:
         return ["It waits for the next evaluation."]
+    told = reasons_in(state.declined[digest])
     index = index_of(state)
     view, shape = look(state, index, state.now), shape_of(state, index, digest)
-    reasons: dict[str, str] = {}
+    reasons: dict[str, str] = {
+        name: why
+        for name, group in view.groups.items()
+        if (template := group.group.template) is not None and (why := unknown_domain(shape, template.view))
+    }
     for name, reason in told:
         known = view.groups.get(NodeGroupId(name))
         template = known.group.template if known is not None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from tidewright.events.provisioning import GroupVerdict
 
@@ -19,12 +19,10 @@ def once(lines: Iterable[str]) -> list[str]:
     return [f"{line.removesuffix('.')} ({n} times)." if n > 1 else line for line, n in counted.items()]
 
 
-def named(names: Sequence[str], what: str = "group") -> str:
-    """`group a`, or `groups a, b, c, d and 12 more`."""
-    if len(names) == 1:
-        return f"{what} {names[0]}"
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"{what}s {', '.join(names[:NAMED])}{more}"
+def named(names: Iterable[str], what: str = "group") -> str:
+    """`group a`, or `groups a, b1..3, c, d and 12 more`."""
+    several = set(names)
+    return f"{what}{'s' * (len(several) != 1)} {nodes(several)}"
 
 
 def by_reason(reasons: Mapping[str, str]) -> list[tuple[list[str], str]]:
@@ -36,7 +34,7 @@ def by_reason(reasons: Mapping[str, str]) -> list[tuple[list[str], str]]:
 
 
 def nodes(names: Iterable[str]) -> str:
-    """Names of nodes, those that differ by a number as a range: `general-1..3, gpu-7`."""
+    """Names, those that differ by a number as a range: `general-1..3, gpu-7`."""
     ranges: list[list[tuple[str, str]]] = []
     for stem, number, text in sorted(map(_split, set(names))):
         last = ranges[-1][-1] if ranges else None
@@ -45,8 +43,8 @@ def nodes(names: Iterable[str]) -> str:
         else:
             ranges.append([(stem, text)])
     shown = ["".join(run[0]) + (f"..{run[-1][1]}" if len(run) > 1 else "") for run in ranges]
-    more = f" and {len(shown) - NAMED} more" if len(shown) > NAMED else ""
-    return ", ".join(shown[:NAMED]) + more
+    more = sum(map(len, ranges[NAMED:]))
+    return ", ".join(shown[:NAMED]) + (f" and {more} more" if more else "")
 
 
 def _split(name: str) -> tuple[str, int, str]:

@@ -20,6 +20,15 @@ def named_label(reason: str, shape: PodShape, view: NodeView) -> str:
     return f"{reason}: {_lacking(unmet, view)}" if unmet else reason
 
 
+def unknown_domain(shape: PodShape, view: NodeView) -> str:
+    """Which label a group's nodes would need for pods that are spread, or kept together, by it; empty where they have it."""
+    keys = [
+        *(f"no label {term.key}, over which it is spread" for term in shape.spread if term.key not in view.labels),
+        *(f"no label {term.key}, by which it stays with others" for term in shape.affinity if term.key not in view.labels),
+    ]  # fmt: skip
+    return f"its nodes have {'; '.join(keys)}" if keys else ""
+
+
 def _lacking(unmet: Iterable[Requirement], view: NodeView) -> str:
     """What is asked for, and what there is."""
     parts = []

@@ -12,10 +12,11 @@ from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.index.resolving import shape_of
 from tidewright.provisioning.pack.templates import Template, fits_reason
 from tidewright.provisioning.state import State
+from tidewright.provisioning.tell import folding
 from tidewright.provisioning.tell.amounts import amount_text
 
 NAMED = 3
-"""Groups that are named per shape, the nearest first."""
+"""Amounts that are named per shape, the nearest first."""
 
 
 def smaller_pods(state: State, digests: Iterable[str]) -> list[str]:
@@ -32,13 +33,18 @@ def smaller_pods(state: State, digests: Iterable[str]) -> list[str]:
         shape = shape_of(state, index, digest)
         if not all(fits_reason(shape, template) for template in templates.values()):
             continue  # some group holds one: it is not the size that counts
-        for _, text in sorted(_per_group(shape, templates.items()))[:NAMED]:
-            sentences[text] = None
+        alike: dict[tuple[float, str], list[str]] = {}
+        for name, too_much, least in _per_group(shape, templates.items()):
+            alike.setdefault((too_much, least), []).append(name)
+        for (_, least), names in sorted(alike.items())[:NAMED]:
+            sentences[f"{least}, a pod would fit on a new node of {folding.named(names)}."] = None
     return list(sentences)
 
 
-def _per_group(shape: PodShape, templates: Iterable[tuple[str, Template]]) -> Iterator[tuple[float, str]]:
-    """How much of its request is too much, and the sentence, for groups where one amount decides."""
+def _per_group(
+    shape: PodShape, templates: Iterable[tuple[str, Template]]
+) -> Iterator[tuple[str, float, str]]:
+    """Groups where one amount decides: their names, how much of the request is too much, and what would not be."""
     for name, template in templates:
         free = template.free()
         asks = shape.requests_at(template.view.stock)
@@ -51,4 +57,4 @@ def _per_group(shape: PodShape, templates: Iterable[tuple[str, Template]]) -> It
             continue
         asked = shape.requests[resource]
         least = f"With {resource} at {amount_text(resource, room)} or less instead of {amount_text(resource, asked)}"
-        yield (asked - room) / asked, f"{least}, a pod would fit on a new node of group {name}."
+        yield name, (asked - room) / asked, least

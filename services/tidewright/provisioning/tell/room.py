@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tidewright.kube.keys import NO_REQUEST, RequestKey
+from tidewright.kube.keys import NO_REQUEST, BufferKey, RequestKey
 from tidewright.kube.podshape import PODS, PodShape
 from tidewright.kube.times import readable
 from tidewright.provisioning.cluster.view import look
@@ -59,8 +59,14 @@ def sets_of(state: State, key: RequestKey) -> tuple[Item, ...]:
     return tuple(Item(shape, count) for shape, count in work.sets_of(key))
 
 
-def lack(state: State, items: Sequence[Item], request: RequestKey = NO_REQUEST) -> Lack:
-    """What these pods lack on nodes that are there: those of a request, or pods that wait by themselves."""
+def lack(
+    state: State,
+    items: Sequence[Item],
+    request: RequestKey = NO_REQUEST,
+    *,
+    buffer: BufferKey | None = None,
+) -> Lack:
+    """What these pods lack on nodes that are there: those of a request, chunks of a buffer, or pods that wait by themselves."""
     evaluation = Evaluation(state, "", binding=False)
     index = evaluation.index
     work = RequestWork(state, index, state.now, index.settings, binding=False)
@@ -69,21 +75,23 @@ def lack(state: State, items: Sequence[Item], request: RequestKey = NO_REQUEST) 
     kept = bare.fork()
     holders: _Held = {}
     first = index.settings.hold
-    pool = _waiting(state, index) if request else ()
+    pool = _waiting(state, index) if request or buffer else ()
     if not first:  # pods that wait have their room before what is kept
-        place_sets(kept, pool)
+        _put_waiting(kept, pool, holders)
     _put_kept(work, kept, holders, request)
     if first:
-        place_sets(kept, pool)
-    place_sets(bare, pool)
-    if request and not index.settings.requests_use_buffers:
-        _put_buffers(state, index, kept, holders)
+        _put_waiting(kept, pool, holders)
+    if buffer or (request and not index.settings.requests_use_buffers):
+        _put_buffers(state, index, kept, holders, buffer)
+    if buffer:
+        own = state.buffers[buffer]
+        bare.place_at(shape_of(state, index, own.shape), sum(own.places.values()), own.places)
     with_them, alone = place_sets(trial := kept.fork(), items), bare.fork()
     before = {item.shape.digest: dict(alone.where.get(item.shape.digest, {})) for item in items}
     without = place_sets(alone, items)
     sentences = []
     for item, here, there in zip(items, with_them, without, strict=True):
-        if there > here and (request or first):
+        if there > here and (request or buffer or first):
             was, now = before[item.shape.digest], alone.where.get(item.shape.digest, {})
             rows = {row for row, pods in now.items() if pods > was.get(row, 0)}
             sentences.append(_but_for(item.shape, there - here, rows, holders, alone))
@@ -147,6 +155,20 @@ def _waiting(state: State, index: Index) -> list[Item]:
     return sorted(counted, key=lambda item: (-item.shape.requests.get("cpu", 0), item.shape.digest))
 
 
+def _put_waiting(grid: Grid, pool: Sequence[Item], holders: _Held) -> None:
+    """Place pods that wait, which come before requests and buffers."""
+    before = {item.shape.digest: dict(grid.where.get(item.shape.digest, {})) for item in pool}
+    placed = sum(place_sets(grid, pool))
+    rows = {
+        row
+        for digest, were in before.items()
+        for row, pods in grid.where.get(digest, {}).items()
+        if pods > were.get(row, 0)
+    }
+    if rows:
+        holders[f"{placed} pod{'s' * (placed != 1)} that wait{'s' * (placed == 1)} and come first"] = rows
+
+
 def _put_kept(work: RequestWork, grid: Grid, holders: _Held, asking: RequestKey) -> None:
     """Place what is kept for other requests, each where its placeholders are, or it found its room."""
     state = work.state
@@ -171,8 +193,10 @@ def _put_kept(work: RequestWork, grid: Grid, holders: _Held, asking: RequestKey)
         holders[f"the booking of {key}{end}"] = rows
 
 
-def _put_buffers(state: State, index: Index, grid: Grid, holders: _Held) -> None:
-    """Place the chunks of buffers where they have their room: of requests that may not use it."""
+def _put_buffers(
+    state: State, index: Index, grid: Grid, holders: _Held, asking: BufferKey | None = None
+) -> None:
+    """Place the chunks of buffers where they have their room, before requests that may not use it, and other buffers."""
     for key in sorted(state.buffers):
         buffer = state.buffers[key]
         if not buffer.shape or not buffer.places:
@@ -180,6 +204,8 @@ def _put_buffers(state: State, index: Index, grid: Grid, holders: _Held) -> None
         shape = shape_of(state, index, buffer.shape)
         rows = {grid.rows[node] for node in buffer.places if node in grid.rows}
         grid.place_at(shape, sum(buffer.places.values()), buffer.places)
+        if key == asking:
+            continue
         holders[f"the buffer {key}, which holds it as long as it is there"] = rows
 
 

@@ -28,6 +28,7 @@ from tidewright.provisioning.evaluate import Evaluation
 from tidewright.provisioning.fold import evolve
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.state import State
+from tidewright.provisioning.tell.buffers import missing
 from tidewright.provisioning.tell.clouds import all_clouds
 from tidewright.provisioning.tell.sentences import sentence
 from tidewright.provisioning.tell.what_if import NOT_OURS, Answer, cost_of, ready_in_s
@@ -46,8 +47,12 @@ def preview(
     *,
     templates: Mapping[str, JsonObject],
     now: float,
+    annotations: Mapping[str, str] | None = None,
 ) -> Answer:
-    """Try a buffer on a state, which is changed and not to be used afterwards; arguments as of a request's preview."""
+    """Try a buffer on a state, which is changed and not to be used afterwards; arguments as of a request's preview.
+
+    `annotations`: of its manifest.
+    """
     now = max(now, state.now)
     key = buffer_key(namespace, name)
     before = state.buffers.pop(key, None)
@@ -59,7 +64,14 @@ def preview(
     evolve.evolve(
         state,
         CapacityBufferObserved(
-            at=now, namespace=namespace, name=name, uid=uid, generation=1, created_at=now, spec=stored
+            at=now,
+            namespace=namespace,
+            name=name,
+            uid=uid,
+            generation=1,
+            created_at=now,
+            spec=stored,
+            annotations=dict(annotations or {}),
         ),
     )
     buffer = state.buffers[key]
@@ -91,13 +103,17 @@ def preview(
     conditions = parse(status.status.get("conditions")) if status is not None else ()
     why = [*(status.because if status is not None else ()), *(filled.because if filled is not None else ())]
     why += [b for b in (plan.because if plan is not None else ()) if b not in why]
+    told = [sentence(b) for b in why]
+    if filled is not None and filled.missing:
+        evolve.evolve(state, filled)
+        told += [text.removesuffix(".") for text in missing(state, key, state.buffers[key])]
     increases = plan.increases if plan is not None else ()
     result = NOT_OURS if status is None else NOT_READY if filled is None else "Successful"
     return Answer(
         result=result,
         increases=increases,
         verdicts=plan.verdicts if plan is not None else filled.verdicts if filled is not None else (),
-        sentences=tuple(sentence(b) for b in why),
+        sentences=tuple(told),
         conditions=conditions,
         messages=tuple(
             d.message for d in decisions if isinstance(d, RecordObjectEvent) and d.target.uid == uid
