@@ -113,7 +113,9 @@ def group_of(machine: Machine, *, kept: float = 0.02, daemons: Sequence[Item] = 
     )
 
 
-def pod(cpu: float, memory: float, cards: int = 0, scheduling: JsonObject | None = None, app: str = "") -> PodShape:
+def pod(
+    cpu: float, memory: float, cards: int = 0, scheduling: JsonObject | None = None, app: str = ""
+) -> PodShape:
     """A pod of so many milli-cores and bytes."""
     requests = {"cpu": max(1, round(cpu)), "memory": max(1, round(memory)), **({GPU: cards} if cards else {})}
     return of_fields(
@@ -121,7 +123,9 @@ def pod(cpu: float, memory: float, cards: int = 0, scheduling: JsonObject | None
     )
 
 
-def workloads(chance: Random, pods: int, kinds: int, scheduling: Callable[[], JsonObject] = dict) -> list[Item]:
+def workloads(
+    chance: Random, pods: int, kinds: int, scheduling: Callable[[], JsonObject] = dict
+) -> list[Item]:
     """Pods of so many kinds of sizes that people type, most of them small."""
     found: list[tuple[PodShape, int]] = []
     weights = [chance.paretovariate(1.0) for _ in range(kinds)]
@@ -153,7 +157,9 @@ def typed_sizes(chance: Random, pods: int) -> PodList:
 def measured_sizes(chance: Random, pods: int) -> PodList:
     """Every pod has a size of its own, as recommenders of requests have it."""
     items = [
-        Item(pod(cpu := chance.lognormvariate(6.0, 1.1), cpu / 1000 * GIB * chance.lognormvariate(1.0, 0.6)), 1)
+        Item(
+            pod(cpu := chance.lognormvariate(6.0, 1.1), cpu / 1000 * GIB * chance.lognormvariate(1.0, 0.6)), 1
+        )
         for _ in range(pods)
     ]
     fits = [i for i in items if i.shape.requests["cpu"] < 60_000 and i.shape.requests["memory"] < 300 * GIB]
@@ -162,7 +168,10 @@ def measured_sizes(chance: Random, pods: int) -> PodList:
 
 def odd_ratios(chance: Random, pods: int) -> PodList:
     """Machines of any ratio, pods of any ratio."""
-    shapes = [(pod(chance.uniform(100, 9000), chance.uniform(0.1, 30) * GIB), chance.randint(1, 2 * pods // 120)) for _ in range(120)]
+    shapes = [
+        (pod(chance.uniform(100, 9000), chance.uniform(0.1, 30) * GIB), chance.randint(1, 2 * pods // 120))
+        for _ in range(120)
+    ]
     groups = [group_of(m) for m in [*arbitrary(chance), Machine("all", 96, 768, listed(96, 768))]]
     return PodList(tuple(counted(shapes)), world_of(groups))
 
@@ -173,16 +182,26 @@ def cards(chance: Random, pods: int) -> PodList:
     for _ in range(80):
         number = chance.choice((0, 0, 1, 1, 1, 1, 2, 2, 4, 8))
         cpu = (number or 1) * chance.choice((500, 1000, 2000, 4000, 6000, 11_000))
-        shapes.append((pod(cpu, cpu / 1000 * chance.choice((1, 2, 4)) * GIB, number), chance.randint(1, 2 * pods // 80)))
+        shapes.append(
+            (pod(cpu, cpu / 1000 * chance.choice((1, 2, 4)) * GIB, number), chance.randint(1, 2 * pods // 80))
+        )
     return PodList(tuple(counted(shapes)), world_of([group_of(m) for m in cloud(chance, cards=True)]))
 
 
 def many_small(chance: Random, pods: int) -> PodList:
     """Small pods, on nodes of which the smaller take few: addresses are what runs out."""
-    machines = [
-        msgspec.structs.replace(m, pods=min(110, 8 + 4 * m.cores)) for m in cloud(chance)
+    machines = [msgspec.structs.replace(m, pods=min(110, 8 + 4 * m.cores)) for m in cloud(chance)]
+    shapes = [
+        (
+            pod(
+                chance.choice((10, 25, 50, 100, 200)),
+                chance.choice((32, 64, 128, 256, 512)) * 2**20,
+                app=str(n),
+            ),
+            chance.randint(1, 2 * pods // 200),
+        )
+        for n in range(200)
     ]
-    shapes = [(pod(chance.choice((10, 25, 50, 100, 200)), chance.choice((32, 64, 128, 256, 512)) * 2**20, app=str(n)), chance.randint(1, 2 * pods // 200)) for n in range(200)]
     return PodList(tuple(counted(shapes)), world_of([group_of(m) for m in machines]))
 
 
@@ -204,7 +223,12 @@ def zones(chance: Random, pods: int) -> PodList:
 def taints(chance: Random, pods: int) -> PodList:
     """Spot machines that only some tolerate, and agents of every node."""
     agents = [Item(pod(250, GIB // 2, app="agent"), 1), Item(pod(80, GIB // 8, app="log"), 2)]
-    cheap = [msgspec.structs.replace(m, name=f"spot-{m.name}", taint="spot", price=m.price * chance.uniform(0.3, 0.5)) for m in cloud(chance)[::2]]
+    cheap = [
+        msgspec.structs.replace(
+            m, name=f"spot-{m.name}", taint="spot", price=m.price * chance.uniform(0.3, 0.5)
+        )
+        for m in cloud(chance)[::2]
+    ]
     toleration: JsonObject = {"tolerations": [{"key": "spot", "operator": "Exists"}]}
     items = workloads(chance, pods, 80, lambda: toleration if chance.random() < 0.5 else {})
     return PodList(tuple(items), world_of([group_of(m, daemons=agents) for m in [*cloud(chance), *cheap]]))
@@ -212,20 +236,34 @@ def taints(chance: Random, pods: int) -> PodList:
 
 def soon_full(chance: Random, pods: int) -> PodList:
     """Cheap groups that are soon full, and a quota over all."""
-    machines = [msgspec.structs.replace(m, most=chance.choice((2, 5, 10, 20))) for m in spot(chance) if not m.cards]
+    machines = [
+        msgspec.structs.replace(m, most=chance.choice((2, 5, 10, 20))) for m in spot(chance) if not m.cards
+    ]
     machines += [msgspec.structs.replace(m, name=f"plain-{m.name}") for m in cloud(chance)[::3]]
     items = workloads(chance, pods, 60)
     asked = sum(i.count * i.shape.requests["cpu"] for i in items) // 1000
-    return PodList(tuple(items), world_of([group_of(m) for m in machines], quotas=(Quota(id="all", limits={"cpu": int(asked * 1.25)}),)))
+    return PodList(
+        tuple(items),
+        world_of(
+            [group_of(m) for m in machines], quotas=(Quota(id="all", limits={"cpu": int(asked * 1.25)}),)
+        ),
+    )
 
 
 def apart(chance: Random, pods: int) -> PodList:
     """Gangs of which no two pods share a node, among pods that fill the rest."""
+
     def lonely(name: str) -> JsonObject:
         term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": name}}}
         return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
 
-    gangs = [Item(pod(chance.choice((500, 1000, 2000)), 2 * GIB, scheduling=lonely(f"g{n}"), app=f"g{n}"), chance.randint(3, 60)) for n in range(12)]
+    gangs = [
+        Item(
+            pod(chance.choice((500, 1000, 2000)), 2 * GIB, scheduling=lonely(f"g{n}"), app=f"g{n}"),
+            chance.randint(3, 60),
+        )
+        for n in range(12)
+    ]
     return PodList((*gangs, *workloads(chance, pods, 50)), world_of([group_of(m) for m in cloud(chance)]))
 
 
@@ -236,13 +274,34 @@ def spot_prices(chance: Random, pods: int) -> PodList:
 
 def large_pods(chance: Random, pods: int) -> PodList:
     """Pods of which few share a node."""
-    shapes = [(pod(cpu := chance.choice((3500, 7000, 9000, 13_000, 15_500, 24_000, 31_000, 40_000)), cpu / 1000 * chance.uniform(1, 7) * GIB), chance.randint(1, pods // 400 + 2)) for _ in range(60)]
+    shapes = [
+        (
+            pod(
+                cpu := chance.choice((3500, 7000, 9000, 13_000, 15_500, 24_000, 31_000, 40_000)),
+                cpu / 1000 * chance.uniform(1, 7) * GIB,
+            ),
+            chance.randint(1, pods // 400 + 2),
+        )
+        for _ in range(60)
+    ]
     return PodList(tuple(counted(shapes)), world_of([group_of(m, kept=0.03) for m in cloud(chance)]))
 
 
 LISTS: dict[str, Callable[[Random, int], PodList]] = {
     each.__name__.replace("_", " "): each
-    for each in (typed_sizes, measured_sizes, odd_ratios, cards, many_small, zones, taints, soon_full, apart, spot_prices, large_pods)
+    for each in (
+        typed_sizes,
+        measured_sizes,
+        odd_ratios,
+        cards,
+        many_small,
+        zones,
+        taints,
+        soon_full,
+        apart,
+        spot_prices,
+        large_pods,
+    )
 }
 
 
@@ -257,30 +316,41 @@ def relaxed(found: PodList) -> float:
     for number, group in enumerate(groups):
         solver.addVar(0.0, float(group.room))
         solver.changeColCost(number, (group.price_micro or 0) / 1e6)
-    kinds: dict[tuple[object, ...], int] = {}
+    kinds: dict[tuple[tuple[tuple[str, int], ...], tuple[int, ...]], int] = {}
     for item in found.items:
-        fits = tuple(g for g, group in enumerate(groups) if group.template is not None and not fits_reason(item.shape, group.template))
+        fits = tuple(
+            g
+            for g, group in enumerate(groups)
+            if group.template is not None and not fits_reason(item.shape, group.template)
+        )
         key = (tuple(sorted(item.shape.requests.items())), fits)
         kinds[key] = kinds.get(key, 0) + item.count
     takes: list[list[tuple[int, dict[str, int]]]] = [[] for _ in groups]
     for (asks, fits), count in kinds.items():
         columns = []
-        for number in fits:  # type: ignore[attr-defined]
+        for number in fits:
             columns.append(solver.numVariables)
             solver.addVar(0.0, highspy.kHighsInf)
-            takes[number].append((columns[-1], dict(asks)))  # type: ignore[call-overload]
+            takes[number].append((columns[-1], dict(asks)))
         if columns:
             row(solver, float(count), highspy.kHighsInf, [(column, 1.0) for column in columns])
     for number, group in enumerate(groups):
         assert group.template is not None
         for resource, amount in group.template.free().items():
             unit = max(amount, 1)
-            parts = [(column, -asks.get(resource, 0) / unit) for column, asks in takes[number] if asks.get(resource)]
+            parts = [
+                (column, -asks.get(resource, 0) / unit)
+                for column, asks in takes[number]
+                if asks.get(resource)
+            ]
             if parts:
                 row(solver, 0.0, highspy.kHighsInf, [(number, amount / unit), *parts])
     for quota in found.world.settings.quotas:
         for resource, limit in quota.limits.items():
-            each = [(n, float(quota_amounts(g.node_capacity, g.labels).get(resource, 0))) for n, g in enumerate(groups)]
+            each = [
+                (n, float(quota_amounts(g.node_capacity, g.labels).get(resource, 0)))
+                for n, g in enumerate(groups)
+            ]
             row(solver, -highspy.kHighsInf, float(limit), each)
     solver.run()
     return float(solver.getInfo().objective_function_value)

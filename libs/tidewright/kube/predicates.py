@@ -56,6 +56,21 @@ def node_reason(shape: PodShape, node: NodeView) -> str:
     return ""
 
 
+def only_amounts(shape: PodShape) -> bool:
+    """Whether nothing but amounts, taints and cordons can keep pods of this shape from a node that is free."""
+    return not (
+        shape.selector
+        or shape.volumes
+        or shape.host_ports
+        or shape.anti_affinity
+        or shape.claims
+        or shape.node_name
+        or shape.error
+        or shape.blocked
+        or shape.terms is not None
+    )
+
+
 def conflict(shape: PodShape, other: PodShape) -> bool:
     """Two pods of these shapes cannot share a node: host ports, exclusive volumes, hostname terms."""
     if (

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import msgspec
 
 from tidewright.kube.devices.stock import Stock, among, lacking
 from tidewright.kube.podshape import PODS, NodeView, PodShape
-from tidewright.kube.predicates import conflict, node_reason
+from tidewright.kube.predicates import conflict, node_reason, only_amounts
+from tidewright.kube.taints import HARD_EFFECTS
 from tidewright.provisioning.pack.classes import Item
 
 TOO_MANY_WAYS = "there are too many ways to hand out devices for its claims to try all of them"
@@ -75,11 +78,29 @@ def fits_reason(shape: PodShape, template: Template) -> str:
     for item in template.residents:
         if conflict(shape, item.shape):
             return "conflicts with a pod that every node of the group carries"
-    free = template.free()
-    for name, amount in sorted(shape.requests_at(template.view.stock).items()):
-        if amount > free.get(name, 0):
-            return "Too many pods" if name == PODS else f"Insufficient {name}"
-    return _lacks_devices(shape, template) if shape.claims else ""
+    short = _short(shape.requests_at(template.view.stock), template.free())
+    return short or (_lacks_devices(shape, template) if shape.claims else "")
+
+
+def fits_reasons(shapes: Iterable[PodShape], template: Template) -> list[str]:
+    """The same of many shapes: those that only their amounts can keep from such a node are compared with those alone."""
+    free, view = template.free(), template.view
+    tainted = any(taint.effect in HARD_EFFECTS for taint in view.taints)
+    open_to_all = not (tainted or view.unschedulable or any(map(_touchy, template.residents)))
+    return [
+        _short(shape.requests, free) if open_to_all and only_amounts(shape) else fits_reason(shape, template)
+        for shape in shapes
+    ]
+
+
+def _touchy(resident: Item) -> bool:
+    return bool(resident.shape.host_ports or resident.shape.anti_affinity or resident.shape.volumes)
+
+
+def _short(requests: Mapping[str, int], free: Mapping[str, int]) -> str:
+    """Of what a node has too little; empty when of nothing."""
+    short = [name for name, amount in requests.items() if amount > free.get(name, 0)]
+    return "" if not short else "Too many pods" if min(short) == PODS else f"Insufficient {min(short)}"
 
 
 def _lacks_devices(shape: PodShape, template: Template) -> str:

@@ -14,7 +14,7 @@ from tidewright.provisioning.cluster.groups import Group, cannot_grow
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.estimate import cluster_limit, estimate, group_limit, node_limit
-from tidewright.provisioning.pack.templates import Estimate, fits_reason
+from tidewright.provisioning.pack.templates import Estimate, fits_reasons
 from tidewright.provisioning.scaleup import expander as exp
 from tidewright.provisioning.scaleup.plans import (
     ALL_OR_NOTHING,
@@ -63,6 +63,7 @@ def look(items: Sequence[Item], world: World) -> Look:
     item_reasons: dict[tuple[int, NodeGroupId], str] = {}
     fits: dict[NodeGroupId, list[int]] = {}
     valid: list[Group] = []
+    shapes = [item.shape for item in items]
     for group in sorted(world.groups, key=lambda g: g.id):
         reason = cannot_grow(group, world.limits, world.current_nodes, world.settings.max_nodes_total)
         if reason:
@@ -70,8 +71,10 @@ def look(items: Sequence[Item], world: World) -> Look:
         if group.template is None:
             continue
         good: list[int] = []
-        for index, item in enumerate(items):
-            why = fits_reason(item.shape, group.template) or world.grid.tied(item.shape)
+        for index, (shape, short) in enumerate(
+            zip(shapes, fits_reasons(shapes, group.template), strict=True)
+        ):
+            why = short or (world.grid.tied(shape) if shape.claims else "")
             if why:
                 item_reasons[index, group.id] = why
             else:
@@ -198,9 +201,10 @@ def _option(
 
 def as_option(group: Group, best: Estimate, items: Sequence[Item]) -> exp.Option:
     """So many nodes of a group with what they hold, in the numbers that choices go by."""
+    held = [(item.shape.requests, n) for item, n in zip(items, best.placed, strict=True) if n]
 
     def total(name: str) -> int:
-        return sum(item.shape.requests.get(name, 0) * n for item, n in zip(items, best.placed, strict=True))
+        return sum(requests.get(name, 0) * n for requests, n in held)
 
     gpu = [name for name in group.node_capacity if name.endswith("/gpu") and group.node_capacity[name] > 0]
     cpu, memory, gpus = total("cpu"), total("memory"), sum(total(name) for name in gpu)

@@ -15,7 +15,7 @@ from tidewright.provisioning.cluster.groups import cannot_grow, sibling
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.scaleup.coming import planned
-from tidewright.provisioning.scaleup.leastcost.planning import Joint, Share, jointly, plain
+from tidewright.provisioning.scaleup.leastcost.planning import Joint, Share, jointly, plain, related_to
 from tidewright.provisioning.scaleup.leastcost.prices import Prices, prices_of
 from tidewright.provisioning.scaleup.leastcost.reasons import one_by_one, reasons_of
 from tidewright.provisioning.scaleup.options import Look, as_option, look, plan
@@ -158,7 +158,8 @@ class _Rounds:
             result=NO_OPTIONS, able=asked.able, reasons=asked.reasons, item_reasons=asked.item_reasons
         )
         shapes = list(self.shapes.values())
-        special = {shape.digest for shape in shapes if not plain(shape, self.trial, shapes)}
+        related = related_to(self.trial.grid, shapes)
+        special = {shape.digest for shape in shapes if not plain(shape, related)}
         if special:
             self.one_by_one(special)
         waiting = self.waiting()
@@ -208,7 +209,7 @@ class _Rounds:
             after = rest[position + 1 :] if item.shape.claims else ()
             here = self.trial.grid.place(item.shape, item.count, after)
             if here:
-                _count(self.total, self.remaining, self.items, item.shape.digest, here)
+                _count(self.total, self.remaining, self.items, {item.shape.digest: here})
 
     def price(self, prices: Mapping[NodeGroupId, int]) -> int | None:
         """What the nodes cost; None where that is not known of a group."""
@@ -242,21 +243,20 @@ class _Rounds:
         return total
 
 
-def _count(total: Plan, remaining: dict[str, int], items: Sequence[Item], digest: str, pods: int) -> None:
-    index = next(i for i, item in enumerate(items) if item.shape.digest == digest)
-    placed = list(total.placed)
-    placed[index] += pods
-    total.placed = tuple(placed)
-    remaining[digest] -= pods
+def _count(total: Plan, remaining: dict[str, int], items: Sequence[Item], placed: Mapping[str, int]) -> None:
+    """So many pods more have a place, by shape."""
+    for digest, pods in placed.items():
+        remaining[digest] -= pods
+    each = zip(total.placed, items, strict=True)
+    total.placed = tuple(before + placed.get(item.shape.digest, 0) for before, item in each)
 
 
 def _merge(
     total: Plan, step: Plan, remaining: dict[str, int], waiting: Sequence[Item], items: Sequence[Item]
 ) -> None:
     """Add one step to the whole plan: targets of one group become one target."""
-    for item, pods in zip(waiting, step.placed, strict=True):
-        if pods:
-            _count(total, remaining, items, item.shape.digest, pods)
+    each = zip(waiting, step.placed, strict=True)
+    _count(total, remaining, items, {item.shape.digest: pods for item, pods in each if pods})
     targets = {target.group: target for target in total.targets}
     for target in step.targets:
         before = targets.get(target.group)

@@ -53,21 +53,19 @@ class Joint(NamedTuple):
     bound: int
 
 
-def plain(shape: PodShape, world: World, others: Iterable[PodShape]) -> bool:
-    """Whether where a pod goes depends on nothing but what is on that node, `others` being what waits beside it."""
+def plain(shape: PodShape, related: Iterable[PodShape]) -> bool:
+    """Whether where a pod goes depends on nothing but what is on that node; `related` as `related_to` has it."""
     if not counted_alone(shape) or shape.claims or shape.single:
         return False
     if any(term.key != HOSTNAME for term in shape.anti_affinity):
         return False
     return not any(
-        term.key != HOSTNAME and term.selects(shape)
-        for other in _related(world.grid, others)
-        for term in other.anti_affinity
+        term.key != HOSTNAME and term.selects(shape) for other in related for term in other.anti_affinity
     )
 
 
-def _related(grid: Grid, others: Iterable[PodShape]) -> list[PodShape]:
-    """Shapes with terms, on nodes or waiting."""
+def related_to(grid: Grid, others: Iterable[PodShape]) -> list[PodShape]:
+    """Shapes with terms that others may be selected by: on nodes, or waiting."""
     here = [grid.shapes[digest] for digest, rows in grid.where.items() if rows]
     return [shape for shape in (*here, *others) if shape.anti_affinity]
 
@@ -85,7 +83,8 @@ def jointly(
     """
     several = [g for g in groups if not g.zero_or_max and g.template is not None and fits[g.id]]
     shapes = [item.shape for item in items]
-    alone = {number for number, shape in enumerate(shapes) if plain(shape, world, shapes)}
+    related = related_to(world.grid, shapes)
+    alone = {number for number, shape in enumerate(shapes) if plain(shape, related)}
     numbers = sorted(alone.intersection(number for g in several for number in fits[g.id]))
     if not numbers:
         return None
