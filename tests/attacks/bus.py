@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -41,13 +40,6 @@ ATTACKERS = (*EVERY, READER)
 STREAMS = (STREAM, f"KV_{members_of(STREAM)}", *(f"OBJ_{bucket(STREAM, name)}" for name in DECIDERS))
 BIN = Path(sys.executable).parent / "nats-server"
 STARTED_WITHIN_S = 60.0
-
-
-def free_port() -> int:
-    """A port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

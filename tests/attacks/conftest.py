@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.attacks.bus import Bus, free_port, served
+from tests.attacks.bus import Bus, served
+from tests.ports import free_port
 from tidewright.asking.services import DECIDERS
 from tidewright.cli.contract.permissions import INSTALLER
 from tidewright.log.connection import Message

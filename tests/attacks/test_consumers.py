@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from nats.aio.client import Client
 
-from tests.attacks.bus import ATTACKERS, CLUSTER, ROOT, STREAM, Bus, answer, asked, free_port, served
+from tests.attacks.bus import ATTACKERS, CLUSTER, ROOT, STREAM, Bus, answer, asked, served
 from tests.attacks.conftest import filled
 from tests.attacks.test_replies import TARGETS
+from tests.ports import free_port
 from tidewright.cli.contract.permissions import READER, imports
 from tidewright.host.loop.membership import BucketMembership
 from tidewright.log.connection import Message

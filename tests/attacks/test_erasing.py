@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.bus import STREAM, Bus, answer, free_port, served
+from tests.attacks.bus import STREAM, Bus, answer, served
 from tests.attacks.conftest import filled
+from tests.ports import free_port
 from tests.waiting import until
 from tidewright.asking.exports import exported, imported, part_of
 from tidewright.asking.services import EVERY

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from nats.aio.client import Client
 
-from tests.attacks.bus import ROOT, Bus, free_port, served
+from tests.attacks.bus import ROOT, Bus, served
+from tests.ports import free_port
 from tidewright.log.belief import Cause
 from tidewright.log.last_per_subject import last_words
 

@@ -12,9 +12,10 @@ from unittest import mock
 
 import pytest
 
-from tests.attacks.bus import STREAM, Bus, answer, free_port, served
+from tests.attacks.bus import STREAM, Bus, answer, served
 from tests.attacks.conftest import filled
 from tests.certificates import Authority
+from tests.ports import free_port
 from tidewright.cli.contract.natsservers import routes
 from tidewright.cli.contract.permissions import INSTALLER
 

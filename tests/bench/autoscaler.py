@@ -15,7 +15,6 @@ import gc
 import itertools
 import math
 import os
-import socket
 import sys
 import tempfile
 import time
@@ -32,6 +31,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.bench.autoscaler_fold import BEGIN, append, bare, objects, samples
 from tests.bench.figures import Bench, Figure, Size, figure
 from tests.nats_server import EmbeddedServer
+from tests.ports import free_port
 from tidewright.asking.services import DECIDERS
 from tidewright.autoscaler.backtest import LoadModel, Row, backtest
 from tidewright.autoscaler.decide import DECIDER
@@ -224,9 +224,7 @@ def _first_pods(kind: str, name: str) -> bool:
 
 
 async def _share(log: Log, nats_url: str, autoscalers: int, rounds: int, before: int) -> float:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tidewright.cli.main", "run", "autoscaler", "--nats", nats_url, "--cluster", "bench",
         "--health-port", str(port), "--log-level", "warning", env=dict(os.environ),

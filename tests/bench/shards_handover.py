@@ -18,8 +18,9 @@ from typing import Any
 import msgspec
 
 from tests.bench.figures import Bench, Figure, Size, figure
-from tests.e2e.conftest import Cluster, Services, free_port, running
+from tests.e2e.conftest import Cluster, Services, running
 from tests.nats_server import EmbeddedServer
+from tests.ports import free_port
 from tidewright.cli.crds.installing import manifests
 from tidewright.host.process.process import configure_logs
 from tidewright.kube.client import Kube

@@ -9,13 +9,11 @@ The actuator runs as a shadow: each effect has its outcome, and of the cluster i
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import os
 import random
 import re
 import signal
-import socket
 import sys
 import time
 from collections import Counter, defaultdict
@@ -28,6 +26,7 @@ import msgspec
 
 from tests.chaos.findings import Ledger
 from tests.looking import looked_at
+from tests.ports import free_port
 from tidewright.asking.service_state import inputs_of
 from tidewright.asking.services import BY_NAME, DECIDERS, load
 from tidewright.asking.source import RunningLog
@@ -230,17 +229,8 @@ def _canonical(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def _port() -> int:
-    """A free port that no outgoing connection is given: the server that is killed comes back on it."""
-    while True:
-        port = random.randrange(20_000, 32_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind((HOST, port))
-            return port
-
-
 async def _start(supervisor: Supervisor, folder: Path) -> str:
-    port = _port()
+    port = free_port()
     store = folder / "nats"
     store.mkdir(exist_ok=True)
     config = store / "nats-server.conf"

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -27,6 +26,7 @@ import pytest
 import yaml
 
 from tests.nats_server import EmbeddedServer
+from tests.ports import free_port
 from tests.waiting import until
 from tidewright.asking.services import DECIDERS
 from tidewright.cli.crds.installing import Outcome, install
@@ -79,12 +79,6 @@ class Cluster:
         )
         with urllib.request.urlopen(request, timeout=10) as answer:
             assert answer.status < 300
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def tidewright(*arguments: str) -> tuple[str, ...]:

@@ -14,9 +14,10 @@ import pytest
 import pytest_asyncio
 
 from tests.e2e.autoscaler.world import MONITORS, RACKS, World, definition
-from tests.e2e.conftest import GONE_WITHIN_S, Cluster, Services, free_port
+from tests.e2e.conftest import GONE_WITHIN_S, Cluster, Services
 from tests.e2e.sim.world import until
 from tests.nats_server import EmbeddedServer
+from tests.ports import free_port
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 

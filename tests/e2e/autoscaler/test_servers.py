@@ -15,8 +15,9 @@ import pytest_asyncio
 from aiohttp import web
 
 from tests.e2e.autoscaler.world import LABELS, PATIENCE_S, Object, World, condition, says, shell, wants
-from tests.e2e.conftest import Cluster, Services, free_port, tidewright
+from tests.e2e.conftest import Cluster, Services, tidewright
 from tests.nats_server import EmbeddedServer
+from tests.ports import free_port
 from tests.unit.watcher.certificates import certificate
 from tests.waiting import until
 

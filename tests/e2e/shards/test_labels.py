@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Services, free_port, tidewright
+from tests.e2e.conftest import Services, tidewright
 from tests.e2e.shards.world import maps_path, sets_path, shard_set
 from tests.e2e.sim.world import merge, send, until
+from tests.ports import free_port
 from tidewright.kube.client import Kube
 from tidewright.sharding.keyspace import slot_of
 

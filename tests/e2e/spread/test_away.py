@@ -16,9 +16,10 @@ import pytest
 import pytest_asyncio
 
 from tests import waiting
-from tests.e2e.conftest import Services, free_port, tidewright
+from tests.e2e.conftest import Services, tidewright
 from tests.e2e.sim.world import until
 from tests.e2e.spread.world import World, clean, deployment, spread, subset
+from tests.ports import free_port
 from tidewright.kube import webhooks
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.e2e.conftest import Services, free_port, tidewright
+from tests.e2e.conftest import Services, tidewright
 from tests.e2e.sim.world import until
 from tests.e2e.spread.front import Front
 from tests.e2e.spread.world import World, clean, places, spread, subset
+from tests.ports import free_port
 from tidewright.cli.supervisor import Program
 from tidewright.host.webhook.announce import Address, Announcer
 from tidewright.kube.client import Kube

@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.e2e.conftest import Cluster, free_port, tidewright
+from tests.e2e.conftest import Cluster, tidewright
 from tests.e2e.pipeline.test_pipeline import DEPLOYMENT, LABELS, World, autoscaler, ready
+from tests.ports import free_port
 from tidewright.asking.services import DECIDERS
 from tidewright.cli.contract.permissions import INSTALLER, READER, USERS, configuration, variable
 from tidewright.cli.supervisor import Program, Supervisor

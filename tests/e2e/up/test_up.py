@@ -17,8 +17,9 @@ import msgspec
 import psutil
 import pytest
 
-from tests.e2e.conftest import Cluster, free_port, tidewright
+from tests.e2e.conftest import Cluster, tidewright
 from tests.nats_server import EmbeddedServer
+from tests.ports import free_port
 from tests.waiting import text_of, until
 from tidewright.kube.client import Kube
 
@@ -253,9 +254,7 @@ async def test_wrong_credentials_are_one_clear_message(
     folder = tmp_path / "guarded"
     config = folder / "server.conf"
     folder.mkdir()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     config.write_text(
         f'port: {port}\nhost: "127.0.0.1"\nauthorization {{ user: a, password: b }}\njetstream {{ store_dir: "{folder}" }}\n'
     )

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import json
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import nkeys  # type: ignore[import-untyped]  # it has none
 import pytest
 
+from tests.ports import free_port
 from tidewright.log.connection import Log
 from tidewright.log.errors import LogForbidden
 
@@ -64,9 +64,7 @@ async def door(tmp_path: Path) -> AsyncIterator[tuple[str, Keys]]:
     account, system = Keys(nkeys.PREFIX_BYTE_ACCOUNT), Keys(nkeys.PREFIX_BYTE_ACCOUNT)
     limits = {"subs": -1, "data": -1, "payload": -1, "imports": -1, "exports": -1, "conn": -1, "leaf": -1,
               "mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1, "wildcards": True}  # fmt: skip
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     config = tmp_path / "nats.conf"
     known = {
         account.public: operator.token(account.public, "account", type="account", limits=limits),

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.bus import free_port, run_server
+from tests.attacks.bus import run_server
 from tests.certificates import Authority
 from tests.nats_server import EmbeddedServer
+from tests.ports import free_port
 from tests.waiting import until
 from tidewright.log.connection import Log
 from tidewright.log.errors import LogForbidden, LogUnavailable

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from tests.nats_server import EmbeddedServer
+from tests.ports import free_port
 from tests.unit.watcher.certificates import certificate
 from tests.unit.watcher.cluster import Cluster
 from tests.unit.watcher.remotewrite import compressed, request, series
@@ -270,9 +270,7 @@ async def test_pushes_come_over_tls_and_its_certificate_is_rotated(
         crt.write_bytes((tmp_path / f"{name}.crt").read_bytes())
 
     issue("first")
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    port = free_port()
     options = PushOptions(token_file=tmp_path / "tokens", port=port, certificate_file=crt, key_file=key)
     url = f"https://localhost:{options.port}/v1/metrics"
 
