@@ -13,7 +13,7 @@ from tidewright.actuator.cloud import Clouds, as_observed
 from tidewright.actuator.options import SERVICE, Options
 from tidewright.cloud.providers import Surroundings, specs_of
 from tidewright.host.process.process import Process
-from tidewright.host.process.service import introduce
+from tidewright.host.process.service import LogOptions, connect
 from tidewright.kube.client import Kube
 from tidewright.kube.clusterid import cluster_id
 from tidewright.kube.discovery import Discovery
@@ -47,11 +47,10 @@ async def run(options: Options, process: Process | None = None) -> None:
     stamina.instrumentation.set_on_retry_hooks([])
     async with (
         await Kube.connect(options.kubeconfig, options.in_cluster, options.context) as kube,
-        await Log.connect(
-            options.nats_url, options.cluster, credentials=options.nats_credentials, name=SERVICE
+        await connect(
+            LogOptions(options.nats_url, options.cluster, options.nats_credentials), process, name=SERVICE
         ) as log,
     ):
-        introduce(log, process)
         await _find_stream(log, await cluster_id(kube, patience_s=START_S))
         applier = Applier(kube, Discovery(kube), endpoint_tokens=options.endpoint_tokens)
         clouds = Clouds(providers, as_observed(log)) if providers else None

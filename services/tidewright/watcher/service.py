@@ -20,7 +20,7 @@ from tidewright.host.loop import lookout
 from tidewright.host.loop.fenced import InFlight, begins, mind, present
 from tidewright.host.process.health import Health
 from tidewright.host.process.process import Process
-from tidewright.host.process.service import find_stream, introduce
+from tidewright.host.process.service import LogOptions, connect, find_stream
 from tidewright.kube.client import Kube
 from tidewright.kube.clusterid import cluster_id
 from tidewright.kube.customworkloads import WHITELIST_CONFIG_MAP
@@ -148,14 +148,8 @@ async def run(options: Options, process: Process | None = None) -> None:
     resource = Kube.at(options.resource_metrics_url) if options.resource_metrics_url else kube
     try:
         identity = await cluster_id(kube, patience_s=START_S)
-        async with await Log.connect(
-            options.nats_url,
-            options.cluster,
-            credentials=options.nats_credentials,
-            name=SERVICE,
-            patience_s=START_S,
-        ) as log:
-            introduce(log, process)
+        at = LogOptions(options.nats_url, options.cluster, options.nats_credentials)
+        async with await connect(at, process, name=SERVICE, patience_s=START_S) as log:
             await find_stream(log, process, identity)
             if process is not None and process.stop.is_set():
                 return

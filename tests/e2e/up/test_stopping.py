@@ -156,7 +156,7 @@ async def all_running(
 
 async def all_end(runs: dict[str, Run]) -> None:
     codes = await asyncio.gather(*(run.end() for run in runs.values()))
-    failed = {name: run.said for (name, run), code in zip(runs.items(), codes, strict=True) if code != 0}
+    failed = [(name, code, runs[name].said) for name, code in zip(runs, codes, strict=True) if code != 0]
     assert not failed, failed
 
 
@@ -201,7 +201,8 @@ async def test_every_service_ends_while_it_waits_for_nats(
     port = server.sockets[0].getsockname()[1] if listens else 1
     try:
         url = f"nats://127.0.0.1:{port}"
-        async with all_running(url, cluster.kubeconfig(tmp_path), lambda role: '"started"') as runs:
+        said = '"started"' if listens else "waiting for the log"
+        async with all_running(url, cluster.kubeconfig(tmp_path), lambda role: said) as runs:
             await all_end(runs)
     finally:
         server.close()

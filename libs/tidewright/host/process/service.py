@@ -51,8 +51,12 @@ class LogOptions:
         return max_age_s / 3 if max_age_s else None
 
 
-async def connect(options: LogOptions, process: Process) -> Log:
-    """Connect to the log, waiting a while for a server that is only starting.
+async def connect(
+    options: LogOptions, process: Process | None, *, name: str = "", patience_s: float = 0.0
+) -> Log:
+    """Connect to the log, waiting a while for a server that is only starting; without a process, not at all.
+
+    The connection has the process's service for its name, or `name`; `patience_s` is as `Log.connect` has it.
 
     Raises:
         LogUnavailable: nobody answered in `PATIENCE_S`.
@@ -63,10 +67,14 @@ async def connect(options: LogOptions, process: Process) -> Log:
     while True:
         try:
             log = await Log.connect(
-                options.url, options.cluster, credentials=options.credentials, name=process.options.service
+                options.url,
+                options.cluster,
+                credentials=options.credentials,
+                name=name or (process.options.service if process is not None else "tidewright"),
+                patience_s=patience_s,
             )
         except errors.LogUnavailable as error:
-            if process.stop.is_set() or asyncio.get_running_loop().time() > deadline:
+            if process is None or process.stop.is_set() or asyncio.get_running_loop().time() > deadline:
                 raise
             process.health.not_ready = str(error)
             if str(error) != said:
