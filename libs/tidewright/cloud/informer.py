@@ -49,19 +49,18 @@ class Informer(Generic[T]):
 
     Attributes:
         objects: by namespace and name; those that cannot be read are left out.
-        changes: how often `objects` were touched, so that who has seen them knows whether to look again.
         error: why it cannot follow at the moment; None while it does.
     """
 
     def __init__(self, cluster: Cluster, path: str, read: Callable[[bytes], T]) -> None:
         """`read` makes an object of its JSON; what it refuses with `msgspec.MsgspecError` is passed over."""
         self.objects: dict[tuple[str, str], T] = {}
-        self.changes = 0
         self.error: CloudError | None = None
         self.path = path
         self._cluster = cluster
         self._read = read
         self._listing: dict[tuple[str, str], T] = {}
+        self._touched: set[tuple[str, str]] | None = None
         self._is_complete = False
         self._news = asyncio.Event()
         self._task = asyncio.create_task(self._follow())
@@ -70,6 +69,11 @@ class Informer(Generic[T]):
     def is_complete(self) -> bool:
         """Whether there has been a whole list."""
         return self._is_complete
+
+    def news(self) -> set[tuple[str, str]] | None:
+        """What was touched since the last call; None: all of it, there was a whole list."""
+        touched, self._touched = self._touched, set()
+        return touched
 
     async def settled(self) -> None:
         """Wait until it follows, or says why it does not."""
@@ -98,7 +102,6 @@ class Informer(Generic[T]):
                     self._take(item)
 
     def _take(self, item: Item) -> None:
-        self.changes += 1
         match item:
             case ListStarted():
                 self._listing = {}
@@ -106,13 +109,21 @@ class Informer(Generic[T]):
                 self._listing.update(_keyed(self._readable(raws)))
             case ListDone():
                 self.objects, self._listing = self._listing, {}
+                self._touched = None
                 self._is_complete = True
                 self._follows()
             case Added() | Modified():
-                self.objects.update(_keyed(self._readable((item.raw,))))
+                for key, it in _keyed(self._readable((item.raw,))):
+                    self.objects[key] = it
+                    self._touch(key)
             case Deleted():
                 for key, _ in _keyed(self._readable((item.raw,))):
                     self.objects.pop(key, None)
+                    self._touch(key)
+
+    def _touch(self, key: tuple[str, str]) -> None:
+        if self._touched is not None:
+            self._touched.add(key)
 
     def _readable(self, raws: Iterable[bytes | msgspec.Raw]) -> Iterator[T]:
         for raw in raws:

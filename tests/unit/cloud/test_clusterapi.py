@@ -305,18 +305,18 @@ async def test_what_is_heard_during_a_refresh_is_not_passed_over() -> None:
     async with ClusterApiBench() as bench:
         name = await bench.define("one", size=1)
         await bench.provider.refresh()
-        following = bench.provider._follow_templates
+        following = bench.provider._followed.follow_templates
 
         async def meanwhile(resources: Iterable[Scalable]) -> None:
             known = list(resources)
             await following(known)
             await bench.resize(name, 2)
-            heard = bench.provider._resources["MachineDeployment", ""]
+            heard = bench.provider._followed._resources["MachineDeployment", ""]
             await until(lambda: [it.size for it in heard.objects.values()], lambda sizes: sizes == [2])
 
-        bench.provider._follow_templates = meanwhile  # type: ignore[method-assign]
+        bench.provider._followed.follow_templates = meanwhile  # type: ignore[method-assign]
         await bench.provider.look()
-        bench.provider._follow_templates = following  # type: ignore[method-assign]
+        bench.provider._followed.follow_templates = following  # type: ignore[method-assign]
         await bench.provider.look()
         assert [await group.target_size() for group in bench.provider.node_groups()] == [2]
 

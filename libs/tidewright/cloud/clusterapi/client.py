@@ -6,7 +6,6 @@ afresh for an order: the resource, and its Machines only where the order is abou
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +20,7 @@ from tidewright.cloud.calls import Calls
 from tidewright.cloud.clusterapi import marks
 from tidewright.cloud.clusterapi.config import PREFIX as DISCOVERY
 from tidewright.cloud.clusterapi.config import ClusterApiConfig, Selector, config_of, selector_of
+from tidewright.cloud.clusterapi.followed import Followed
 from tidewright.cloud.clusterapi.objects import (
     DEPLOYMENT,
     LABEL_OF,
@@ -35,8 +35,7 @@ from tidewright.cloud.clusterapi.objects import (
 )
 from tidewright.cloud.clusterapi.places import Places
 from tidewright.cloud.clusterapi.template import PREFIX, options_of, template_of
-from tidewright.cloud.errors import CloudError, Conflict, Forbidden, Invalid, NotFound, NotImplementedByCloud
-from tidewright.cloud.informer import Informer
+from tidewright.cloud.errors import CloudError, Conflict, Invalid, NotFound, NotImplementedByCloud
 from tidewright.cloud.kubernetes import MERGE_PATCH, Cluster
 from tidewright.cloud.optional import WithoutOptionalCalls
 from tidewright.cloud.provider import (
@@ -47,7 +46,6 @@ from tidewright.cloud.provider import (
     Promise,
 )
 from tidewright.cloud.providers import Surroundings
-from tidewright.kube.discovery import FORGET_S
 
 GPU_LABEL: Final = "cluster-api/accelerator"
 TRIES: Final = 5
@@ -57,18 +55,6 @@ KEYS_KEPT: Final = 8
 LABEL_ROOM: Final = 63
 
 _log = structlog.get_logger(__name__)
-_machine = msgspec.json.Decoder(Machine)
-_scalable = msgspec.json.Decoder(Scalable)
-
-
-class _Infrastructure(msgspec.Struct, frozen=True):
-    """A machine template of an infrastructure provider."""
-
-    metadata: Metadata
-    status: dict[str, Any] = {}
-
-
-_infrastructure = msgspec.json.Decoder(_Infrastructure)
 
 
 class ClusterApiGroup:
@@ -316,6 +302,11 @@ class ClusterApiGroup:
             self._machines = await self._provider.machines(self._kind, self._resource)
         return self._machines
 
+    @property
+    def instance_ids(self) -> Sequence[str]:
+        """Of all its machines, as they were read."""
+        return [it.id for it in self._machines or ()] or self._resource.spec.providerIDList or ()
+
     async def nodes(self) -> Sequence[Instance]:
         machines = await self._all()
         if self._kind == POOL and not machines:
@@ -365,55 +356,37 @@ class ClusterApiProvider(WithoutOptionalCalls):
         self.config = config
         self._cluster = cluster
         self._places = Places(cluster, config.group, config.version)
-        self._others: dict[str, Places] = {}
-        """Of infrastructure providers, by API group."""
-        self._resources: dict[tuple[str, str], Informer[Scalable]] = {}
-        self._machines: dict[str, Informer[Machine]] = {}
-        self._templates: dict[tuple[str, str, str], Informer[_Infrastructure]] = {}
-        self._absent: dict[tuple[str, str, str], float] = {}
-        """Kinds of templates that are not served, and when to ask again (the loop's time)."""
+        self._followed = Followed(cluster, self._places, config.namespaces)
         self._groups: dict[str, ClusterApiGroup] = {}
-        self._owners: dict[str, str] = {}
-        self._seen: dict[Informer[Any], int] = {}
-        """What the groups are made of, by how often it had changed."""
+        self._owners: dict[str, str] | None = {}
+        """Machine to its group, as of the last refresh; None until somebody asks."""
         self._said: frozenset[str] = frozenset()
 
     # --- Looking ----------------------------------------------------------------------------------
 
     async def refresh(self) -> None:
         await self._places.read()
-        await self._follow()
-        await self._follow_templates(resource for _, resource in self._ours())
+        await self._followed.follow()
+        await self._followed.follow_templates(resource for _, resource in self._ours())
         # Nothing is awaited from here on: what is heard later is of the next refresh.
-        seen = {informer: informer.changes for informer in self._informers}
-        if seen == self._seen:
+        if not self._followed.take_in():
             return  # groups and machines are as they were
         resources = self._ours()
-        machines = self._by_owner()
         groups: dict[str, ClusterApiGroup] = {}
-        owners: dict[str, str] = {}
         for kind, resource in resources:
             group_id = id_of(kind, resource)
-            own = machines.get(group_id, [])
-            group = ClusterApiGroup(self, kind, resource, own, self._infrastructure_of(resource))
+            machines = self._followed.machines_of(group_id)
+            infrastructure = self._followed.infrastructure_of(resource)
+            group = ClusterApiGroup(self, kind, resource, machines, infrastructure)
             if group.is_wanted:
                 groups[group_id] = group
-                ids = [machine.id for machine in own] or list(resource.spec.providerIDList or ())
-                owners.update(dict.fromkeys(ids, group_id))
         self._tell_unusable(resources, groups)
-        self._groups, self._owners, self._seen = groups, owners, seen
-
-    @property
-    def _informers(self) -> list[Informer[Any]]:
-        return [*self._resources.values(), *self._machines.values(), *self._templates.values()]
+        self._groups, self._owners = groups, None
 
     def _ours(self) -> list[tuple[str, Scalable]]:
         """Kind and resource of all that are selected."""
         return [
-            (kind, resource)
-            for (kind, _), informer in self._resources.items()
-            for resource in informer.objects.values()
-            if self._is_ours(kind, resource)
+            (kind, resource) for kind, resource in self._followed.resources if self._is_ours(kind, resource)
         ]
 
     def _is_ours(self, kind: str, resource: Scalable) -> bool:
@@ -424,102 +397,6 @@ class ClusterApiProvider(WithoutOptionalCalls):
             and not (kind == SET and metadata.owner[0] == DEPLOYMENT)
             and self.config.takes(metadata.namespace, resource.spec.clusterName, metadata.labels or {})
         )
-
-    async def _follow(self) -> None:
-        """Follow what is served, and wait until all of it is there.
-
-        Raises:
-            CloudError: something cannot be followed at the moment.
-        """
-        for namespace in self.config.namespaces:
-            for kind in SCALABLE:
-                place = self._places.known(kind)
-                known = self._resources.get((kind, namespace))
-                if known is not None and (place is None or known.path != place.collection(namespace)):
-                    await self._resources.pop((kind, namespace)).stop()
-                    known = None
-                if known is None and place is not None:
-                    path = place.collection(namespace)
-                    self._resources[kind, namespace] = Informer(self._cluster, path, _scalable.decode)
-            path = (await self._places.resource(MACHINE)).collection(namespace)
-            following = self._machines.get(namespace)
-            if following is not None and following.path != path:
-                await self._machines.pop(namespace).stop()
-                following = None
-            if following is None:
-                self._machines[namespace] = Informer(self._cluster, path, _machine.decode)
-        informers: list[Informer[Any]] = [*self._resources.values(), *self._machines.values()]
-        async with self._cluster.calls.patience("the first lists"):
-            await asyncio.gather(*(informer.settled() for informer in informers))
-        for informer in informers:
-            if informer.error is not None:
-                raise informer.error
-
-    async def _follow_templates(self, resources: Iterable[Scalable]) -> None:
-        """Follow the infrastructure templates that resources refer to; those that nobody may read are left out.
-
-        Raises:
-            CloudError: one cannot be followed at the moment.
-        """
-        wanted = {
-            (api_group, kind, namespace if self.config.namespaces != ("",) else "")
-            for api_group, kind, namespace in map(_template_key, resources)
-            if kind
-        }
-        for key in [key for key in self._templates if key not in wanted]:
-            await self._templates.pop(key).stop()
-        now = asyncio.get_running_loop().time()
-        for key in sorted(wanted):
-            api_group, kind, namespace = key
-            if key in self._templates or now < self._absent.get(key, 0.0):
-                continue
-            places = self._others.setdefault(api_group, Places(self._cluster, api_group))
-            try:
-                place = await places.resource(kind)
-            except (NotFound, Forbidden) as error:
-                self._absent[key] = now + FORGET_S
-                _log.info("no machine templates", kind=kind, group=api_group, error=error.message)
-                continue
-            self._templates[key] = Informer(
-                self._cluster, place.collection(namespace), _infrastructure.decode
-            )
-        async with self._cluster.calls.patience("the first lists of machine templates"):
-            await asyncio.gather(*(informer.settled() for informer in self._templates.values()))
-        for informer in self._templates.values():
-            if informer.error is not None and not isinstance(informer.error, NotFound | Forbidden):
-                raise informer.error
-
-    def _infrastructure_of(self, resource: Scalable) -> Mapping[str, Any] | None:
-        api_group, kind, namespace = _template_key(resource)
-        reference = resource.spec.template.spec.infrastructureRef
-        for place in ("", namespace):
-            informer = self._templates.get((api_group, kind, place))
-            if informer is not None and reference is not None:
-                found = informer.objects.get((namespace, reference.name))
-                return {"status": found.status} if found is not None else None
-        return None
-
-    def _by_owner(self) -> dict[str, list[Machine]]:
-        """Machines by the id of the resource that owns them, over MachineSets where a MachineDeployment has those."""
-        sets = {
-            key: resource.metadata
-            for (kind, _), informer in self._resources.items()
-            if kind == SET
-            for key, resource in informer.objects.items()
-        }
-        owned: dict[str, list[Machine]] = {}
-        for informer in self._machines.values():
-            for (namespace, _), machine in sorted(informer.objects.items()):
-                kind, name = machine.metadata.owner
-                if (
-                    kind == SET
-                    and (metadata := sets.get((namespace, name)))
-                    and metadata.owner[0] == DEPLOYMENT
-                ):
-                    kind, name = metadata.owner
-                if kind:
-                    owned.setdefault(f"{kind}/{namespace}/{name}", []).append(machine)
-        return owned
 
     def _tell_unusable(
         self, resources: Sequence[tuple[str, Scalable]], groups: Mapping[str, ClusterApiGroup]
@@ -557,10 +434,16 @@ class ClusterApiProvider(WithoutOptionalCalls):
         if not self._is_ours(kind, resource):
             raise Conflict(f"{group_id} is paused, is being deleted, or is not among those that are selected")
         # Its machine template as it is known: orders go by sizes, and templates are for who looks at all groups.
-        return ClusterApiGroup(self, kind, resource, None, self._infrastructure_of(resource))
+        return ClusterApiGroup(self, kind, resource, None, self._followed.infrastructure_of(resource))
 
     def owner(self, provider_id: str) -> str:
         """The group of a machine as of the last refresh; empty where it has none."""
+        if self._owners is None:
+            self._owners = {
+                instance_id: group_id
+                for group_id, group in self._groups.items()
+                for instance_id in group.instance_ids
+            }
         return self._owners.get(provider_id, "")
 
     async def node_group_for_node(
@@ -661,22 +544,13 @@ class ClusterApiProvider(WithoutOptionalCalls):
 
     async def cleanup(self) -> None:
         """Stop following, and close the connection."""
-        for informer in self._informers:
-            await informer.stop()
+        await self._followed.stop()
         await self._cluster.close()
 
 
 def id_of(kind: str, resource: Scalable) -> str:
     """The id of a group."""
     return f"{kind}/{resource.metadata.namespace}/{resource.metadata.name}"
-
-
-def _template_key(resource: Scalable) -> tuple[str, str, str]:
-    """API group, kind and namespace of a resource's machine template; empty where it refers to none."""
-    reference = resource.spec.template.spec.infrastructureRef
-    if reference is None or not reference.group or not reference.name:
-        return "", "", ""
-    return reference.group, reference.kind, reference.namespace or resource.metadata.namespace
 
 
 def provider(config: str, calls: Calls, around: Surroundings) -> ClusterApiProvider:

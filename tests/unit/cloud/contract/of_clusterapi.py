@@ -24,7 +24,7 @@ class Followed(ClusterApiProvider):
     async def refresh(self) -> None:
         await self.bench.act()
         await self.look()
-        for informer in self._informers:
+        for informer in self._followed.informers:
             await until(partial(self.bench.is_heard_of, informer))
         await self.look()
 
