@@ -57,8 +57,11 @@ format: $(READY)  ## put the code into its form
 vectors: $(READY)  ## the specification's cases; VECTORS='PATH...' for others than ../shared/spec/vectors
 	@$(BIN)/python -m tests.vectors $(VECTORS)
 
+# Clouds that are objects of a cluster are held to their contract there, too.
+CONTRACT := tests/unit/cloud/contract
+
 e2e: $(READY)  ## end-to-end suite; on the embedded cluster, or on KUBECONFIG=FILE; SUITE=pipeline for one part of it
-	@$(BIN)/pytest tests/e2e$(if $(SUITE),/$(SUITE)) $(if $(KUBECONFIG),--kubeconfig $(KUBECONFIG)) $(ARGS)
+	@$(BIN)/pytest tests/e2e$(if $(SUITE),/$(SUITE)) $(if $(KUBECONFIG),--kubeconfig $(KUBECONFIG) $(if $(SUITE),,$(CONTRACT))) $(ARGS)
 
 bench: $(READY)  ## benchmarks, a table and build/bench.json; BENCH=word for those with it in their name, SIZE=small
 	@$(BIN)/python -m tests.bench $(BENCH) $(if $(SIZE),--size $(SIZE))

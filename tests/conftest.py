@@ -34,6 +34,11 @@ settings.register_profile("explore", UNTIMED, derandomize=False)
 settings.load_profile("repeatable")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The cluster for end-to-end tests, and for the suite of clouds that are objects of one."""
+    parser.addoption("--kubeconfig", type=Path, help="run on this cluster instead of the embedded one")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deal out what takes long to the workers, where there are several."""

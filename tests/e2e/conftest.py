@@ -53,10 +53,6 @@ READY_WITHIN_S = 60.0
 GONE_WITHIN_S = 60.0
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--kubeconfig", type=Path, help="run on this cluster instead of the embedded one")
-
-
 @dataclass(frozen=True)
 class Cluster:
     """The cluster that the tests run on.

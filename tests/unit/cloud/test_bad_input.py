@@ -139,7 +139,7 @@ async def test_a_kubeconfig_without_permission_says_which_request_and_where_role
         bench.spoil("Forbidden")
         cloud, groups = await said(clouds)
         assert (cloud.error, groups["one"].error) == ("Forbidden", "Forbidden")
-        assert cloud.message.startswith("GET /api/v1/namespaces/kwok/configmaps/kwok-provider-config: ")
+        assert cloud.message.startswith("GET /api/v1/namespaces/default/configmaps/kwok-provider-config: ")
         assert cloud.message.endswith("deploy/clouds has the roles of watcher and actuator")
 
 

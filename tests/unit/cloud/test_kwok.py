@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from tests.unit.cloud.contract.of_kwok import KEY, MAPS, NODES, KwokBench
+from tests.unit.cloud.contract.kubernetes import NODES
+from tests.unit.cloud.contract.of_kwok import KEY, MAPS, KwokBench
 from tidewright.cloud.calls import Calls
 from tidewright.cloud.errors import Conflict, Invalid, Unavailable
 from tidewright.cloud.kwok import config as kwok
@@ -152,3 +153,18 @@ async def test_limits_that_cannot_be_used_make_the_group_unreadable_and_not_gone
             assert refused.value.message == f"group one: template template-one: {said}"
             assert len(await group.nodes()) == 1
             del annotations[f"cluster-autoscaler.kwok.nodegroup/{name}"]
+
+
+async def test_what_others_write_on_a_new_node_does_not_keep_it_from_being_cancelled() -> None:
+    async with KwokBench() as bench:
+        await bench.define("one", size=1)
+        await (await bench.provider.group("one")).increase_size(1, key="k", expect=1)
+        group = await bench.provider.group("one")
+        (new,) = [
+            node for node in (await bench.send("GET", NODES))["items"]
+            if node["metadata"].get("annotations", {}).get(DECISION) == "k"
+        ]  # fmt: skip
+        mark = {"metadata": {"annotations": {"a.controller/was": "here"}}}
+        await bench.send("PATCH", f"{NODES}/{new['metadata']['name']}", mark, "application/merge-patch+json")
+        await group.decrease_target_size(-1, key="l", expect=2)
+        assert await bench.size("one") == 1

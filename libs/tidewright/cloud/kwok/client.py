@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from base64 import b32encode
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, Final
 from urllib.parse import quote
@@ -143,7 +144,7 @@ class KwokGroup:
         raise NotImplementedByCloud("kwok has no forced deletion")
 
     async def decrease_target_size(self, delta: int, *, key: str, expect: int | None = None) -> None:
-        """Remove the newest nodes that are not ready, as they were read: one that became so meanwhile stays."""
+        """Remove the newest nodes that are not ready: one that became so meanwhile stays."""
         del key
         if delta >= 0:
             raise Invalid(f"{self.id}: decrease by {delta}; the delta must be < 0")
@@ -159,7 +160,7 @@ class KwokGroup:
                 " existing nodes are deleted by id"
             )
         for node in coming[delta:]:
-            await self._provider.unmake(node, as_read=True)
+            await self._provider.unmake(node, unready=True)
             del self._nodes[str(node["metadata"]["name"])]
 
     async def nodes(self) -> Sequence[Instance]:
@@ -289,20 +290,36 @@ class KwokProvider(WithoutOptionalCalls):
             return made
         raise Conflict(f"{template.id}: no free name for a node after {_TRIES} tries")
 
-    async def unmake(self, node: Mapping[str, Any], *, as_read: bool = False) -> None:
-        """Remove a Node object, if it is still the one that was read (`as_read`: and has not changed since)."""
-        metadata = node["metadata"]
-        preconditions = {"uid": metadata.get("uid")}
-        if as_read:
-            preconditions["resourceVersion"] = metadata.get("resourceVersion")
-        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
-        try:
-            await self._cluster.ask("DELETE", f"{NODES}/{quote(str(metadata['name']))}", body)
-        except NotFound:
-            pass
-        except Conflict:
-            if as_read:
-                raise
+    async def unmake(self, node: Mapping[str, Any], *, unready: bool = False) -> None:
+        """Remove a Node object, if it is still the one that was read.
+
+        Args:
+            node: as it was read.
+            unready: only as long as it is not ready: others write on nodes that are new, which is looked at again.
+
+        Raises:
+            CloudError: `Conflict` for one that is ready, or another one, or changes all the time.
+        """
+        path = f"{NODES}/{quote(str(node['metadata']['name']))}"
+        for _ in range(_TRIES):
+            preconditions = {"uid": node["metadata"].get("uid")}
+            if unready:
+                preconditions["resourceVersion"] = node["metadata"].get("resourceVersion")
+            body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+            try:
+                await self._cluster.ask("DELETE", path, body)
+            except NotFound:
+                return
+            except Conflict:
+                if not unready:
+                    return  # another one of that name
+                with suppress(NotFound):
+                    node = await self._cluster.ask("GET", path)
+                if node["metadata"].get("uid") != preconditions["uid"] or _ready(node):
+                    raise
+            else:
+                return
+        raise Conflict(f"DELETE {path}: it changes all the time")
 
     async def node_group_for_node(self, provider_id: str, labels: Mapping[str, str]) -> KwokGroup | None:
         del labels

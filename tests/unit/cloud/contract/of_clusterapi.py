@@ -9,7 +9,7 @@ from tests.unit.cloud.contract.kubernetes import KubernetesBench
 from tests.unit.cloud.contract.moon import MAX, MERGE, MIN, Moon
 from tests.waiting import until
 from tidewright.cloud.clusterapi.client import ClusterApiProvider
-from tidewright.cloud.clusterapi.config import ClusterApiConfig
+from tidewright.cloud.clusterapi.config import ClusterApiConfig, Selector
 from tidewright.cloud.informer import Informer
 from tidewright.cloud.kubernetes import Cluster
 
@@ -43,13 +43,14 @@ class ClusterApiBench(Moon, KubernetesBench):
         return await KubernetesBench.send(self, method, path, body, content_type)
 
     async def prepare(self) -> None:
-        await self.install()
+        self.leftovers.extend(await self.install())
         self.provider = self.client(self.cluster())
         self.short = self.client(self.cluster(short=True))
 
     def client(self, cluster: Cluster, config: ClusterApiConfig | None = None) -> Followed:
         """A provider that looks when all that was done is to be seen."""
-        followed = Followed(config or ClusterApiConfig(), cluster)
+        here = (Selector(namespace=self.namespace),) if self.kubeconfig is not None else ()
+        followed = Followed(config or ClusterApiConfig(selectors=here), cluster)
         followed.bench = self
         return followed
 
@@ -69,7 +70,7 @@ class ClusterApiBench(Moon, KubernetesBench):
 
     async def define(self, group_id: str, *, minimum: int = 0, maximum: int = 10, size: int = 0) -> str:
         return await self.make(
-            "MachineDeployment", group_id, {MIN: str(minimum), MAX: str(maximum)}, size=size
+            "MachineDeployment", f"{group_id}{self.mark}", {MIN: str(minimum), MAX: str(maximum)}, size=size
         )
 
     async def resize(self, group_id: str, size: int) -> None:

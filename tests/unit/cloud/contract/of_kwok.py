@@ -6,11 +6,11 @@ from typing import Any
 
 import yaml
 
-from tests.unit.cloud.contract.kubernetes import KubernetesBench
+from tests.unit.cloud.contract.kubernetes import NODES, KubernetesBench
 from tidewright.cloud.kwok.client import KwokProvider
 
-NODES = "/api/v1/nodes"
-MAPS = "/api/v1/namespaces/kwok/configmaps"
+MAPS = "/api/v1/namespaces/default/configmaps"
+"""Of a bench with an API server of its own."""
 KEY = "kwok-nodegroup"
 CONFIG = {"apiVersion": "v1alpha1", "readNodesFrom": "configmap", "nodegroups": {"fromNodeLabelKey": KEY}}
 
@@ -24,16 +24,17 @@ class KwokBench(KubernetesBench):
 
     async def prepare(self) -> None:
         self._templates: dict[str, dict[str, Any]] = {}
-        await self.send("POST", "/api/v1/namespaces", _object("Namespace", "kwok"))
+        self.maps = f"/api/v1/namespaces/{self.namespace}/configmaps"
         config = {**_object("ConfigMap", "kwok-provider-config"), "data": {"config": yaml.safe_dump(CONFIG)}}
-        await self.send("POST", MAPS, config)
+        await self.send("POST", self.maps, config)
         await self.send(
-            "POST", MAPS, {**_object("ConfigMap", "kwok-provider-templates"), "data": {"templates": ""}}
+            "POST", self.maps, {**_object("ConfigMap", "kwok-provider-templates"), "data": {"templates": ""}}
         )
-        self.provider = KwokProvider(self.cluster(), "kwok", "kwok-provider-config")
-        self.short = KwokProvider(self.cluster(short=True), "kwok", "kwok-provider-config")
+        self.provider = KwokProvider(self.cluster(), self.namespace, "kwok-provider-config")
+        self.short = KwokProvider(self.cluster(short=True), self.namespace, "kwok-provider-config")
 
     async def define(self, group_id: str, *, minimum: int = 0, maximum: int = 10, size: int = 0) -> str:
+        group_id += self.mark
         node = _object("Node", f"template-{group_id}")
         node["metadata"]["labels"] = {KEY: group_id, "kind": "m4"}
         node["metadata"]["annotations"] = {
@@ -51,7 +52,7 @@ class KwokBench(KubernetesBench):
         text = yaml.safe_dump_all(self._templates.values())
         await self.send(
             "PATCH",
-            f"{MAPS}/kwok-provider-templates",
+            f"{self.maps}/kwok-provider-templates",
             {"data": {"templates": text}},
             "application/merge-patch+json",
         )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from tests.unit.cloud.contract.bench import Bench, Fault
 from tests.unit.cloud.contract.benches import BENCHES
+from tests.unit.cloud.contract.kubernetes import KubernetesBench
 from tidewright.actuator.apply import Allowance
 from tidewright.actuator.cloud import CloudApplier
 from tidewright.actuator.verdict import Again, Done, Lost, Result
@@ -28,16 +30,38 @@ from tidewright.cloud.providers import KINDS
 from tidewright.events.base import ObjectRef
 from tidewright.events.decisions import Effect
 from tidewright.events.provisioning import DecreaseNodeGroup, DeleteInstances, IncreaseNodeGroup
+from tidewright.kube.client import Kube
 
 
 @pytest.fixture(params=BENCHES, ids=lambda bench: bench.kind)
 async def bench(request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
     kind: type[Bench] = request.param
+    kubeconfig = request.config.getoption("--kubeconfig")
+    if kubeconfig is not None and not issubclass(kind, KubernetesBench):
+        pytest.skip("it is no cluster's")
     case = request.function.__name__.removeprefix("test_")
     if case in kind.skips:
         pytest.skip(kind.skips[case])
-    async with kind() as running:
+    made = kind()
+    if isinstance(made, KubernetesBench):
+        made.kubeconfig = kubeconfig
+    async with made as running:
         yield running
+
+
+@pytest.fixture(scope="module", autouse=True)
+def left_as_found(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Definitions that were not on the given cluster before are gone after all cases."""
+    yield
+    kubeconfig = request.config.getoption("--kubeconfig")
+    if kubeconfig is not None:
+
+        async def remove() -> None:
+            async with await Kube.connect(kubeconfig) as kube:
+                for path in KubernetesBench.leftovers:
+                    await kube.request("DELETE", path)
+
+        asyncio.run(remove())
 
 
 def test_every_kind_is_on_a_bench_and_what_it_skips_is_a_case_with_a_reason() -> None:
