@@ -89,7 +89,7 @@ class Proxy:
         if self._auth is not None and (token := await self._auth.authorization()):
             headers["Authorization"] = token
         async with self._session.request(
-            method, f"{self._upstream}{path}", data=body, headers=headers
+            method, f"{self._upstream}{path}", data=body or None, headers=headers
         ) as answer:
             if answer.headers.get("Transfer-Encoding") == "chunked" and "watch=" in path:
                 return await self._stream(request, answer)
