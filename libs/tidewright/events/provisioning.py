@@ -297,7 +297,8 @@ class DeleteInstances(Effect, frozen=True, kw_only=True, tag="decision.delete-in
 
     Attributes:
         instances: their ids.
-        nodes: the nodes' names, in the same order, empty where none registered.
+        nodes: the nodes' names, in the same order, empty where none registered: an instance that has become a node
+            meanwhile is left alone (`Rejected` with `Conflict`).
         force: ignore the group's minimum.
         uids: of the Node objects, in the same order, where nodes were drained for it: each must be that one, carry
             our mark, and have no pod that would have to move; else `Rejected` with reason `NodeNotEmpty` or `Conflict`.

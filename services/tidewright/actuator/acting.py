@@ -392,7 +392,7 @@ class Actuator:
                 if isinstance(result, Refused) and result.reason == verdict.NOT_ALLOWED:
                     return self._refused(job, Refusal.of(result.message))
                 return result
-            if isinstance(effect, DeleteInstances) and effect.uids:
+            if isinstance(effect, DeleteInstances):
                 held_up = await self._applier.occupied(effect, allowance)
                 if held_up is not None:
                     return held_up

@@ -7,7 +7,7 @@ since the look. A repeat of an attempt whose answer was lost finds the wanted va
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -45,6 +45,8 @@ from tidewright.kube.mergepatch import merged
 
 LOOKS = 5
 """How often a write that lost a race is made again on what the winner left, within one attempt."""
+NODES_AT_ONCE = 500
+"""How many nodes are listed in one request."""
 TIMEOUT_S = 15.0
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
@@ -386,13 +388,21 @@ class Applier:
             raise
 
     async def occupied(self, effect: DeleteInstances, allowance: Allowance) -> Refused | Again | None:
-        """Why the instances of these nodes may not be deleted; None when nothing on them would have to move.
+        """Why these instances may not be deleted; None when nothing on them would have to move.
 
-        What the decider knew of pods is what watchers had said: one that has come since would be lost.
+        What the decider knew is what watchers had said: a pod that has come since would be lost. So would those of an
+        instance that was deleted for never having become a node, and became one before the actuator came to it.
         """
         try:
-            for name, uid in zip(effect.nodes, effect.uids, strict=True):
-                if (why := await self._held_up(name, uid, allowance)) is not None:
+            if effect.uids:
+                for name, uid in zip(effect.nodes, effect.uids, strict=True):
+                    if (why := await self._held_up(name, uid, allowance)) is not None:
+                        return why
+                return None
+            async for name in self._nodes_of(effect, allowance):
+                if name not in effect.nodes:
+                    return Refused(verdict.CONFLICT, f"its instance has become node {name} meanwhile")
+                if (why := await self._carries(name, allowance)) is not None:
                     return why
         except KubeError as error:
             return verdict.of_error(error)
@@ -409,6 +419,23 @@ class Applier:
             raise
         if wrong := node_marks.not_drained(node, uid):
             return Refused(verdict.CONFLICT, f"node {name} {wrong}")
+        return await self._carries(name, allowance)
+
+    async def _nodes_of(self, effect: DeleteInstances, allowance: Allowance) -> AsyncIterator[str]:
+        """Names of the nodes that the instances of an effect have become, though it names no uids."""
+        instances, more = set(effect.instances), ""
+        while True:
+            page = await self._request(allowance, "GET", f"/api/v1/nodes?limit={NODES_AT_ONCE}{more}")
+            for node in page.get("items") or ():
+                if (node.get("spec") or {}).get("providerID") in instances:
+                    yield str((node.get("metadata") or {}).get("name"))
+            token = (page.get("metadata") or {}).get("continue")
+            if not token:
+                return
+            more = f"&continue={quote(str(token), safe='')}"
+
+    async def _carries(self, name: str, allowance: Allowance) -> Refused | None:
+        """The refusal when a pod that would have to move is on a node."""
         selector = quote(f"spec.nodeName={name}", safe="")
         pods = await self._request(allowance, "GET", f"/api/v1/pods?fieldSelector={selector}")
         movable = next((pod for pod in pods.get("items") or () if node_marks.would_move(pod)), None)

@@ -36,6 +36,9 @@ DELETE = DeleteInstances(
 )
 
 
+_PATHS = {"/eviction": "eviction", "/pods?": "pods", "continue=": "page2", "/nodes?": "page1"}
+
+
 class Server:
     """An API server with an answer for each path; the longest beginning counts."""
 
@@ -46,7 +49,7 @@ class Server:
     async def request(self, method: str, path: str, **options: Any) -> Any:
         if options.get("body"):
             self.bodies.append(msgspec.json.decode(options["body"]))
-        kind = "eviction" if path.endswith("/eviction") else "pods" if "/pods?" in path else "node"
+        kind = next((kind for end, kind in _PATHS.items() if end in path), "node")
         status, body = self.answers[kind]
         content = msgspec.json.encode(body)
         if status >= 400:
@@ -119,4 +122,32 @@ async def test_no_instance_is_deleted_but_of_a_node_that_is_drained_and_empty(
 ) -> None:
     server = Server(node=node, pods=(200, {"items": pods}))
     found = await applier(server).occupied(DELETE, Allowance(free))
+    assert (found.reason if found is not None else "") == reason
+
+
+_OF_I = {"metadata": {"name": "n1"}, "spec": {"providerID": "i"}}
+_OTHER = {"metadata": {"name": "n0"}, "spec": {"providerID": "j"}}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "there", "pods", "reason"),
+    [
+        (("",), [_OTHER], [], ""),
+        (("",), [_OTHER, _OF_I], [], "Conflict"),
+        (("n1",), [_OF_I], [], ""),
+        (("n1",), [_OF_I], [{"metadata": {"name": "web-2", "namespace": "shop"}}], "NodeNotEmpty"),
+    ],
+)
+async def test_no_instance_is_deleted_that_became_a_node_meanwhile_or_has_pods(
+    nodes: tuple[str, ...], there: list[JsonObject], pods: list[JsonObject], reason: str
+) -> None:
+    """The actuator may come to a decision long after it was taken, and an earlier version names no uids."""
+    server = Server(
+        page1=(200, {"items": [], "metadata": {"continue": "t&1"}}),
+        page2=(200, {"items": there}),
+        pods=(200, {"items": pods}),
+    )
+    found = await applier(server).occupied(
+        msgspec.structs.replace(DELETE, nodes=nodes, uids=()), Allowance(free)
+    )
     assert (found.reason if found is not None else "") == reason

@@ -47,7 +47,7 @@ OWN = "tidewright"
 CA = certificates.make(("x",)).ca_pem
 VERBS = {"POST": "create", "PUT": "update"}
 REQUESTS_OF = {"GET": "get", "PATCH": "patch", "DELETE": "delete", **VERBS}
-PLACES = [grant for grant in GRANTS if grant.kinds != (GROUP,)]
+PLACES = [grant for grant in GRANTS if grant.kinds != (GROUP,) or grant.effect is DeleteInstances]
 
 
 class Recorder:
@@ -73,6 +73,7 @@ class Recorder:
             "metadata": {"name": name, "uid": "u", "resourceVersion": "1", "annotations": dict.fromkeys((*self._marks, CRD_VERSION, DRAIN), "1")},
             "spec": {"taints": [{"key": TO_BE_DELETED}], "replicas": 3, "holderIdentity": "tidewright-shard-manager_1", "versions": [], "conversion": {}, "template": {}},
             "status": {"selector": "a=b"},
+            "items": [{"metadata": {"name": "n"}, "spec": {"providerID": "i"}}],
         }  # fmt: skip
         return SimpleNamespace(body=msgspec.json.encode(body))
 
@@ -143,9 +144,9 @@ def effects(grant: Grant) -> Iterator[Effect]:
                     yield ForgetEndpoint(**common, **announced, remove_last=True)
 
 
-def deletion() -> DeleteInstances:
+def deletion(*uids: str) -> DeleteInstances:
     group = ObjectRef(api_version="cloud/v1", kind="NodeGroup", name="g")
-    return DeleteInstances(at=1.0, target=group, instances=("i",), nodes=("n",), uids=("u",))
+    return DeleteInstances(at=1.0, target=group, instances=("i",), nodes=("n",), uids=uids)
 
 
 async def asked(grants: Sequence[Grant]) -> set[tuple[str, str, str, str, str]]:
@@ -155,6 +156,12 @@ async def asked(grants: Sequence[Grant]) -> set[tuple[str, str, str, str, str]]:
     async def free() -> None:
         return None
 
+    if any(grant.effect is DeleteInstances for grant in grants):
+        server = Recorder((), False)
+        await Applier(cast("Any", server), cast("Discovery", Everywhere())).occupied(
+            deletion(), Allowance(free)
+        )
+        found |= server.asked
     for grant in grants:
         for effect in effects(grant):
             for missing in (False, True):
@@ -165,7 +172,7 @@ async def asked(grants: Sequence[Grant]) -> set[tuple[str, str, str, str, str]]:
                 applier.finished(effect)
                 await applier.attempt(effect, Allowance(free), grant.marks)  # an object event counts up
                 if grant.ground == "drained":  # what is looked at before the instance of the node is deleted
-                    await applier.occupied(deletion(), Allowance(free))
+                    await applier.occupied(deletion("u"), Allowance(free))
                 found |= server.asked
     return found
 

@@ -30,6 +30,7 @@ from tidewright.cli.contract.rbac import Rule, rule
 from tidewright.events.decisions import (
     CreateObject,
     DeleteObject,
+    Effect,
     EvictPod,
     HoldLease,
     PatchObject,
@@ -38,7 +39,7 @@ from tidewright.events.decisions import (
     SetStatus,
 )
 from tidewright.events.endpoints import EndpointEffect
-from tidewright.events.provisioning import MarkNode, ReportClusterStatus, ResolvePod
+from tidewright.events.provisioning import DeleteInstances, MarkNode, ReportClusterStatus, ResolvePod
 from tidewright.kube import webhooks
 from tidewright.kube.kinds import BY_KIND
 
@@ -83,6 +84,12 @@ _RESOLVING: Final[frozenset[Right]] = frozenset(
 """For finding out what the pods of a buffer are like: RBAC cannot tell a pod that is only tried."""
 
 
+_LOOKS: Final[dict[type[Effect], frozenset[Right]]] = {
+    DeleteInstances: frozenset({("", "nodes", "list", ""), ("", "pods", "list", "")}),
+}
+"""For looking whether anything would be lost, before an effect on the cloud."""
+
+
 def _plural(kind: Kind) -> str:
     return _PLURALS.get(kind) or BY_KIND[kind].plural
 
@@ -90,7 +97,7 @@ def _plural(kind: Kind) -> str:
 def rights(grant: Grant) -> set[Right]:
     """What the actuator needs at the API server to carry out what one line of the table allows."""
     effect = grant.effect
-    needed: set[Right] = set()
+    needed: set[Right] = set(_LOOKS.get(effect, ()))
     for kind in grant.kinds:
         if kind == GROUP or (kind == ANY and effect is PatchObject):
             continue  # of the cloud; and kinds that users name in their ShardSets, which they grant themselves

@@ -19,7 +19,7 @@ from tidewright.provisioning.cluster.view import GroupView, View
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.pack.grid import Grid
-from tidewright.provisioning.scaledown import idle, unregistered
+from tidewright.provisioning.scaledown import beginning, idle, unregistered
 from tidewright.provisioning.scaleup import saga
 from tidewright.provisioning.scaleup.orders import group_ref, status_event, taken_back
 from tidewright.provisioning.settings import Settings
@@ -217,7 +217,7 @@ class _Groups:
         )
         if doomed:
             force = self.settings.force_failed
-            self.decisions.append(self._deletion(name, doomed, "CreationFailed", force=force))
+            self._give_up(name, doomed, "CreationFailed", force=force)
 
     def _never_registered(self, name: NodeGroupId, view: GroupView) -> bool:
         """Instances without a node for too long are deleted, never below the group's minimum; whether any is."""
@@ -236,7 +236,7 @@ class _Groups:
         )
         if not doomed:
             return False
-        self.decisions.append(self._deletion(name, doomed, "TimedOut", force=force))
+        self._give_up(name, doomed, "TimedOut", force=force)
         self.decisions.append(
             status_event(
                 self.now,
@@ -247,23 +247,30 @@ class _Groups:
         )
         return True
 
-    def _deletion(
-        self, name: NodeGroupId, instances: list[str], rule: str, *, force: bool
-    ) -> DeleteInstances:
-        machines = {node.provider_id: key for key, node in self.state.nodes.items() if node.group == name}
-        count = len(instances)
+    def _give_up(self, name: NodeGroupId, doomed: list[str], rule: str, *, force: bool) -> None:
+        """Instances that never became a node are deleted at once; those that did go as nodes do, for they may have pods."""
+        nodes = {node.provider_id: key for key, node in self.state.nodes.items() if node.group == name}
+        unseen = [instance for instance in doomed if instance not in nodes]
+        count = len(doomed)
         why = (
             because(rule, group=name, count=count, code="creation")
             if rule == "CreationFailed"
             else because(rule, group=name, missing=count, increase=count, limit_s=0)
         )
-        return DeleteInstances(
-            at=self.now,
-            target=group_ref(name),
-            instances=tuple(instances),
-            nodes=tuple(machines.get(i, "") for i in instances),
-            force=force,
-            because=(why,),
+        if unseen:
+            self.decisions.append(
+                DeleteInstances(
+                    at=self.now,
+                    target=group_ref(name),
+                    instances=tuple(unseen),
+                    nodes=("",) * len(unseen),
+                    force=force,
+                    because=(why,),
+                )
+            )
+        registered = [nodes[instance] for instance in doomed if instance in nodes]
+        self.decisions += beginning.given_up(
+            self.state, name, registered, self.settings, now=self.now, why=why
         )
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from tidewright.events.base import Because
 from tidewright.events.provisioning import PodToEvict, RemoveNode
 from tidewright.kube.keys import PodKey, parts
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.scaledown import passes
 from tidewright.provisioning.scaledown.drain.evictions import eviction_grace_s
 from tidewright.provisioning.scaledown.going.whole import Leaver
 from tidewright.provisioning.scaledown.removal.standing import movers
 from tidewright.provisioning.settings import Settings
-from tidewright.provisioning.state import State
+from tidewright.provisioning.state import Lately, State
 from tidewright.provisioning.tell.sentences import because
 
 EMPTY, DRAIN = "empty", "drain"
@@ -56,6 +58,44 @@ def _removal(state: State, plan: passes.Plan, leaver: Leaver, settings: Settings
         size=group.target,
         whole=tuple(whole),
         because=tuple(why),
+    )
+
+
+def given_up(
+    state: State, group: NodeGroupId, nodes: Sequence[str], settings: Settings, *, now: float, why: Because
+) -> list[RemoveNode]:
+    """A decision for each node of a group that is given up because others of it do not come: all of them, or none.
+
+    They are drained like any: what runs there is asked to leave, and what may not leave keeps them. Nothing
+    is begun while nodes are not removed here at all, of nodes of which too little is known, and soon after the
+    last attempt. `why` is what happened to the others.
+    """
+    lately = state.lately.get(group, Lately())
+    last = max((at for at in (lately.delete, lately.failure) if at is not None), default=None)
+    known = all(state.nodes[name].delays is not None and name not in state.removals for name in nodes)
+    resting = last is not None and now < last + settings.scale_down_delay_after_failure_s
+    if not known or resting or settings.dry_run or not settings.scale_down:
+        return []
+    whole = tuple(nodes) if state.groups[group].zero_or_max else ()
+    return [_given_up(state, name, whole, settings, now=now, why=why) for name in nodes]
+
+
+def _given_up(
+    state: State, name: str, whole: tuple[str, ...], settings: Settings, *, now: float, why: Because
+) -> RemoveNode:
+    node = state.nodes[name]
+    leaving = movers(state, index_of(state), name, now)
+    return RemoveNode(
+        at=now,
+        node=name,
+        uid=node.uid,
+        provider_id=node.provider_id,
+        group=node.group,
+        kind=DRAIN if leaving else EMPTY,
+        pods=tuple(_to_evict(state, leaving, settings)),
+        size=state.groups[NodeGroupId(node.group)].target,
+        whole=whole,
+        because=(because("GivenUp", node=name, group=node.group), why),
     )
 
 

@@ -66,6 +66,7 @@ _SENTENCES: dict[str, str] = {
     "GroupGone": "group {group} is no longer there",
     "Idle": "node {node} was empty for {idle_s} s",
     "Unneeded": "nobody needed node {node} for {unneeded_s} s",
+    "GivenUp": "group {group} is given up, and node {node} goes with it when nothing on it would be lost",
     "PodsFitElsewhere": "its {pods} pods fit on {nodes} other nodes: {places}",
     "RemovalBegins": "node {node} is to be removed ({removal})",
     "LeftOver": "node {node} carries the mark of {removal}, which is not under way",
