@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
+from random import Random
 from typing import NamedTuple
 
 import highspy
@@ -15,10 +16,12 @@ import msgspec
 import numpy as np
 
 from tests.bench.figures import Bench, Figure, Size, figure
+from tests.bench.pod_lists import LISTS, relaxed
 from tests.bench.provisioning_recorded import GPU, RESOURCES, Wanted, groups, pending, recorded, waste
 from tests.bench.provisioning_world import MIB, NOW, Played
 from tidewright.events import provisioning as p
 from tidewright.events.config import ConfigSet
+from tidewright.provisioning.scaleup.rounds import plan_all
 
 GIB = 1024 * MIB
 CORE, GIB_HOUR = 0.032, 0.0043
@@ -179,8 +182,35 @@ def without_prices(size: Size) -> list[Figure]:
     ]  # fmt: skip
 
 
+def lists(size: Size) -> list[Figure]:
+    """Lists made by seed, each with a difficulty of its own."""
+    figures: list[Figure] = []
+    for name, make in LISTS.items():
+        found = make(Random(1), 8000 if size == "full" else 400)
+        bound = relaxed(found)
+        plans = []
+        for expander in ("least-cost", BASELINE):
+            settings = msgspec.structs.replace(found.world.settings, expander=(expander,))
+            world = msgspec.structs.replace(found.world, settings=settings)
+            start = time.perf_counter()
+            plan = plan_all(found.items, world)
+            plans.append((plan, time.perf_counter() - start))
+        prices = {group.id: (group.price_micro or 0) / 1e6 for group in found.world.groups}
+        (cost, taken_s), (beside, other_s) = (
+            (sum(prices[t.group] * t.added for t in plan.targets), taken) for plan, taken in plans
+        )
+        what = f"least cost/{name}"
+        figures += [
+            figure(f"{what}: price over the bound", cost / bound, "times", "lower", 1.05,
+                   baseline=BASELINE, baseline_value=beside / bound),
+            figure(f"{what}: plan", taken_s, "s", "lower", 1.0, baseline=BASELINE, baseline_value=other_s),
+        ]  # fmt: skip
+    return figures
+
+
 BENCHES = (
     Bench("least-cost-own-machines", own_machines),
     Bench("least-cost-listed-machines", listed_machines),
     Bench("least-cost-without-prices", without_prices),
+    Bench("least-cost-lists", lists),
 )

@@ -267,6 +267,30 @@ def apart(chance: Random, pods: int) -> PodList:
     return PodList((*gangs, *workloads(chance, pods, 50)), world_of([group_of(m) for m in cloud(chance)]))
 
 
+def spread(chance: Random, pods: int) -> PodList:
+    """A third of the workloads is spread evenly over three zones, and has to be."""
+    machines = [
+        msgspec.structs.replace(m, name=f"{m.name}-{zone}", zone=zone)
+        for zone in "abc"
+        for m in cloud(chance)[::2]
+    ]
+    items = list(workloads(chance, 2 * pods // 3, 60))
+    for n in range(30):
+        term: JsonObject = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule",
+                            "labelSelector": {"matchLabels": {"app": f"s{n}"}}}  # fmt: skip
+        cpu = chance.choice((250, 500, 1000, 2000, 4000))
+        shape = pod(
+            cpu,
+            cpu / 1000 * chance.choice((1, 2, 4, 8)) * GIB,
+            scheduling={"topologySpreadConstraints": [term]},
+            app=f"s{n}",
+        )
+        items.append(Item(shape, chance.randint(1, 2 * pods // 90)))
+    return PodList(
+        tuple(counted((i.shape, i.count) for i in items)), world_of([group_of(m) for m in machines])
+    )
+
+
 def spot_prices(chance: Random, pods: int) -> PodList:
     """What people type, at prices that follow nothing."""
     return PodList(tuple(workloads(chance, pods, 60)), world_of([group_of(m) for m in spot(chance)]))
@@ -299,6 +323,7 @@ LISTS: dict[str, Callable[[Random, int], PodList]] = {
         taints,
         soon_full,
         apart,
+        spread,
         spot_prices,
         large_pods,
     )

@@ -24,8 +24,9 @@ from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.pack.templates import Template, fits_reason
-from tidewright.provisioning.scaleup.leastcost.bound import bound_of
+from tidewright.provisioning.scaleup.leastcost.bound import bound_of, under_limits
 from tidewright.provisioning.scaleup.leastcost.problem import Column, Problem, problem_of
+from tidewright.provisioning.scaleup.leastcost.realising import realised
 from tidewright.provisioning.scaleup.leastcost.search import Found, search
 from tidewright.provisioning.scaleup.plans import Plan, World
 from tidewright.provisioning.scaleup.rounds import plan_all
@@ -264,6 +265,65 @@ def test_the_work_on_a_plan_never_makes_it_dearer_and_the_bound_is_never_above_i
     assert found.price == sum(int(asked.price[n.group]) * n.nodes for n in found.nodes)
     unlimited = search(asked._replace(limits=()))
     kept(asked._replace(limits=()), unlimited)
-    assert unlimited.bound <= unlimited.price <= unlimited.first
+    assert unlimited.bound.price <= unlimited.price <= unlimited.first
     assert sum(sum(n.held) * n.nodes for n in unlimited.nodes) == asked.counts.sum()
     assert bound_of(asked, steps=3).price <= unlimited.price
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_plan_for_classes_on_average_becomes_one_for_the_pods_there_are(seed: int) -> None:
+    items, columns = many(seed)
+    classes = problem_of(items, columns, [], 6, mean=True)
+    each = problem_of(items, columns, [], len(items))
+    assert len(classes.counts) < len(each.counts) == len(items)
+    found = search(classes)
+    made = realised(classes, each, found.nodes)
+    placed = Counter[int]()
+    nodes = Counter(group for group, _ in made.held)
+    for group, pods in made.held:
+        asked = sum(each.requests[item] * n for item, n in pods.items())
+        assert (asked <= each.capacity[group]).all()
+        assert all(each.most[group, item] >= n for item, n in pods.items())
+        placed += pods
+    assert nodes <= Counter({g: sum(n.nodes for n in found.nodes if n.group == g) for g in nodes})
+    assert [placed[i] + int(made.rest[i]) for i in range(len(items))] == each.counts.tolist()
+    assert found.bound.of(each) <= sum(int(each.price[g]) * n for g, n in nodes.items()) or made.rest.any()
+
+
+def many(seed: int) -> tuple[list[Item], list[Column]]:
+    """Pods of some forty sizes, some of which share a node with none of their like."""
+    chance = Random(seed)
+    items = []
+    for number in range(chance.randint(20, 40)):
+        requests = {"cpu": chance.randint(50, 3900), "memory": chance.randint(1, 60) * GIB // 4, "pods": 1}
+        apart: JsonObject = {
+            "topologyKey": "kubernetes.io/hostname",
+            "labelSelector": {"matchLabels": {"n": str(number)}},
+        }
+        alone = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}}
+        scheduling = alone if chance.random() < 0.1 else {}
+        shape = of_fields(requests=requests, scheduling=scheduling, labels={"n": str(number)})
+        items.append(Item(shape, chance.randint(1, 9)))
+    columns = []
+    for cores, gib in ((4, 16), (8, 32), (16, 64)):
+        has = {"cpu": cores * 1000, "memory": gib * GIB, "pods": chance.choice((5, 30))}
+        template = Template(view=NodeView(name="t", allocatable=has))
+        fits = frozenset(n for n, item in enumerate(items) if not fits_reason(item.shape, template))
+        columns.append(Column(template, fits, cores * 1000 + chance.randint(0, 900), 500))
+    return items, columns
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_no_plan_that_keeps_the_limits_is_below_the_bound_under_them(seed: int) -> None:
+    asked = problem(seed)
+    if asked is None:
+        return
+    found = search(asked)
+    if sum(sum(n.held) * n.nodes for n in found.nodes) == asked.counts.sum():
+        assert found.bound.price <= found.price
+        chance = Random(seed)
+        for _ in range(3):
+            prices = np.array([chance.random() * float(asked.price.max()) for _ in asked.limits])
+            assert under_limits(asked, prices).price <= found.price

@@ -58,6 +58,12 @@ class Master:
         worth: Floats = np.maximum(self._dual[: self._classes], 0.0)
         return worth
 
+    @property
+    def limit_prices(self) -> Floats:
+        """What one more of what each limit leaves would save."""
+        prices: Floats = np.maximum(-self._dual[self._classes :], 0.0)
+        return prices
+
     def costs(self) -> Floats:
         """Of one node of each group with what it takes of limits, in the unit of `whole`."""
         costs: Floats = self.problem.price.astype(np.float64) * FINE

@@ -96,6 +96,24 @@ def filled_up(
             size = _size(requests, free, way)
 
 
+def begun(
+    problem: Problem, worth: Floats, counts: Ints, *, groups: Ints, part: float, way: Way
+) -> tuple[Ints, Floats]:
+    """Patterns that begin with one class each, then filled up: for each of these groups as many as there are classes.
+
+    What is worth most for its size is not always on the best node. `part` of the pods that a node holds are there at first, one at least.
+    Returns the group of each pattern, and the patterns.
+    """
+    classes = np.tile(np.arange(len(counts)), len(groups))
+    rows = np.repeat(groups, len(counts))
+    most = np.where(worth[classes] > 0, np.minimum(problem.most[rows, classes], counts[classes]), 0)
+    some = most > 0
+    rows, classes, most = rows[some], classes[some], most[some]
+    held = np.zeros((len(rows), len(counts)))
+    held[np.arange(len(rows)), classes] = np.maximum(np.ceil(most * part), 1.0)
+    return rows, filled_up(problem, worth, counts, groups=rows, held=held, way=way)
+
+
 def exchanged(
     problem: Problem, worth: Floats, counts: Ints, *, groups: Ints, held: Floats, rank: int
 ) -> Floats:

@@ -17,7 +17,6 @@ from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.pack.templates import Estimate, Layout
-from tidewright.provisioning.scaleup.leastcost.bound import bound_of
 from tidewright.provisioning.scaleup.leastcost.prices import Prices, prices_of
 from tidewright.provisioning.scaleup.leastcost.problem import (
     MOST_CLASSES,
@@ -26,12 +25,11 @@ from tidewright.provisioning.scaleup.leastcost.problem import (
     Problem,
     problem_of,
 )
+from tidewright.provisioning.scaleup.leastcost.realising import realised
 from tidewright.provisioning.scaleup.leastcost.search import Found, search
 from tidewright.provisioning.scaleup.plans import World
 
 _LARGEST_PRICE = 2**30
-STEPS_OF_MANY = 40
-"""Of the search for a bound where there are more shapes than classes."""
 
 
 class Share(NamedTuple):
@@ -102,18 +100,13 @@ def jointly(
         for g in several
         if g.template is not None
     ]
-    problem = problem_of(wanted, columns, _limits(several, world))
-    if len(problem.counts) > 2 * MOST_CLASSES:
+    found = _layouts(wanted, columns, _limits(several, world))
+    if found is None:
         return None
-    found = search(problem)
-    least = found.bound
-    if len(problem.counts) < len(
-        wanted
-    ):  # classes ask for more than their shapes: what they cannot cost less than, those can
-        least = bound_of(problem_of(wanted, columns, (), len(wanted)), STEPS_OF_MANY).price
+    layouts, least = found
     shares = [
         Share(g, _estimate(layouts, wanted, place, len(items)), shapes)
-        for g, layouts in zip(several, _layouts(problem, found, wanted), strict=True)
+        for g, layouts in zip(several, layouts, strict=True)
         if layouts
     ]
     cost = sum(prices.node[share.group.id] * share.estimate.nodes for share in shares)
@@ -133,7 +126,51 @@ def _limits(groups: Sequence[Group], world: World) -> list[Limit]:
     return limits
 
 
-def _layouts(problem: Problem, found: Found, items: Sequence[Item]) -> list[list[Layout]]:
+_Layouts = list[list[Layout]]
+
+
+def _layouts(
+    items: Sequence[Item], columns: Sequence[Column], limits: Sequence[Limit]
+) -> tuple[_Layouts, int] | None:
+    """Per group what its nodes hold, and what no nodes for these items cost less than; None where they cannot be made few classes."""
+    layouts: _Layouts = [[] for _ in columns]
+    bound = 0
+    for averaged in (True, True, False):
+        problem = problem_of(items, columns, limits, mean=averaged)
+        if len(problem.counts) > 2 * MOST_CLASSES:
+            return None
+        found = search(problem)
+        whole = len(problem.counts) == len(items)
+        if whole or not averaged:
+            bound = bound or found.bound.price
+            for group, held in enumerate(_of_classes(problem, found, items)):
+                layouts[group] += held
+            break
+        each = problem_of(items, columns, (), len(items))
+        bound = bound or found.bound.of(each)
+        made = realised(problem, each, found.nodes)
+        alike = Counter((group, tuple(sorted(pods.items()))) for group, pods in made.held)
+        for (group, pods), several in alike.items():
+            there = {items[item].shape.digest: number for item, number in pods}
+            layouts[group].append(Layout(several, dict(sorted(there.items()))))
+        nodes = Counter(group for group, _ in made.held)
+        left = [n for n, pods in enumerate(made.rest.tolist()) if pods]
+        if not left:
+            break
+        place = {number: index for index, number in enumerate(left)}
+        items = [Item(items[number].shape, int(made.rest[number])) for number in left]
+        columns = [
+            c._replace(fits=frozenset(place[n] for n in c.fits if n in place), room=c.room - nodes[group])
+            for group, c in enumerate(columns)
+        ]
+        limits = [
+            limit._replace(left=limit.left - sum(limit.per_node[group] * n for group, n in nodes.items()))
+            for limit in limits
+        ]
+    return layouts, bound
+
+
+def _of_classes(problem: Problem, found: Found, items: Sequence[Item]) -> _Layouts:
     """Per group what its nodes hold, by shape: of a class the shapes one after the other."""
     queues = [[[number, items[number].count] for number in each] for each in problem.members]
     layouts: list[list[Layout]] = [[] for _ in problem.price]

@@ -6,7 +6,7 @@ and a class asks for the most that one of its shapes asks for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -54,6 +54,7 @@ class Problem(NamedTuple):
         price: of one node, per group.
         limits: those that would be broken if all groups had nodes for all pods that they hold, each class on its own.
         enemies: per class those with which it cannot share a node; None where there are none.
+        apart: items that cannot share a node with some other, or with their like; each is a class of its own.
     """
 
     requests: Ints
@@ -64,6 +65,7 @@ class Problem(NamedTuple):
     limits: tuple[Limit, ...]
     enemies: Mask | None
     members: tuple[tuple[int, ...], ...]
+    apart: frozenset[int] = frozenset()
 
 
 def problem_of(
@@ -71,30 +73,46 @@ def problem_of(
     columns: Sequence[Column],
     limits: Sequence[Limit],
     most_classes: int = MOST_CLASSES,
+    *,
+    mean: bool = False,
 ) -> Problem:
-    """The problem of giving these pods, whose shapes do not look at other nodes, nodes of these groups."""
+    """The problem of giving these pods, whose shapes do not look at other nodes, nodes of these groups.
+
+    `mean`: a class asks for what its shapes do on average, instead of for the most; a plan is then to be made one for the shapes.
+    """
     names = sorted({name for item in items for name, amount in item.shape.requests.items() if amount > 0})
     free = [column.template.free() for column in columns]
     requests = np.array([[i.shape.requests.get(name, 0) for name in names] for i in items], dtype=np.int64)
     capacity = np.array([[max(0, f.get(name, 0)) for name in names] for f in free], dtype=np.int64)
     requests, capacity = requests.reshape(len(items), len(names)), capacity.reshape(len(columns), len(names))
-    fits = np.array([[i in c.fits for i in range(len(items))] for c in columns], dtype=np.bool_)
+    fits = np.zeros((len(columns), len(items)), dtype=np.bool_)
+    for number, column in enumerate(columns):
+        fits[number, sorted(column.fits)] = True
     hostile, alone = _conflicts(items)
     most = np.where(fits, _most(requests, capacity), 0)
     most[:, alone] = np.minimum(most[:, alone], 1)
     barred = (_most(requests, capacity) > 0) & ~fits
-    members = _classes(requests, capacity, barred, {*hostile, *alone}, most_classes)
-    counts = np.array([sum(items[i].count for i in each) for each in members], dtype=np.int64)
-    asked = np.array([requests[list(each)].max(axis=0) for each in members], dtype=np.int64)
+    apart = frozenset((*hostile, *alone))
+    members = _classes(requests, capacity, barred, apart, most_classes)
+    several = np.array([item.count for item in items], dtype=np.int64)
+    counts = np.array([several[list(each)].sum() for each in members], dtype=np.int64)
+    asked = requests
+    if len(members) < len(items):
+        of_each = [(requests[list(each)], several[list(each)]) for each in members]
+        asked = np.array(
+            [-(-(r * n[:, None]).sum(axis=0) // n.sum()) if mean else r.max(axis=0) for r, n in of_each]
+        )
+        least = np.array([most[:, list(each)].min(axis=1) for each in members], dtype=np.int64).T
+        most = np.where(least > 0, np.maximum(_most(asked, capacity), 1), 0) if mean else least.copy()
+        single = np.array([len(each) == 1 for each in members])
+        most[:, single] = least[:, single]
     enemies = None
-    if hostile:
+    if hostile and len(members) <= 2 * MOST_CLASSES:
         place = {i: number for number, each in enumerate(members) for i in each}
         enemies = np.zeros((len(members), len(members)), dtype=np.bool_)
         for a, others in hostile.items():
             for b in others:
                 enemies[place[a], place[b]] = True
-    most = np.array([most[:, list(each)].min(axis=1) for each in members], dtype=np.int64)
-    most = most.reshape(len(members), len(columns)).T.copy()
     wanted = np.where(most > 0, -(-counts[None] // np.maximum(most, 1)), 0).sum(axis=1).tolist()
     rooms = [
         Limit(tuple(int(g == number) for g in range(len(columns))), column.room)
@@ -113,6 +131,7 @@ def problem_of(
         ),
         enemies=enemies,
         members=members,
+        apart=apart,
     )
 
 
@@ -146,7 +165,7 @@ def _conflicts(items: Sequence[Item]) -> tuple[Mapping[int, set[int]], list[int]
 
 
 def _classes(
-    requests: Ints, capacity: Ints, barred: Mask, apart: set[int], most_classes: int
+    requests: Ints, capacity: Ints, barred: Mask, apart: Collection[int], most_classes: int
 ) -> tuple[tuple[int, ...], ...]:
     """Items by class: each its own, or, where there are too many, those that agree in ever fewer digits.
 
@@ -165,7 +184,7 @@ def _classes(
         kinds: dict[tuple[object, ...], list[int]] = {}
         for i in range(len(requests)):
             alone = i in apart or bool(own[i])
-            key = (alone and i, rounded[i].tobytes(), barred[:, i].tobytes())
+            key = (i if alone else -1, rounded[i].tobytes(), barred[:, i].tobytes())
             kinds.setdefault(key, []).append(i)
         if len(kinds) <= most_classes:
             break

@@ -14,24 +14,29 @@ from typing import NamedTuple
 import numpy as np
 
 from tidewright.provisioning.pack.nodes import Ints
-from tidewright.provisioning.scaleup.leastcost.bound import Bound, Floats, added, bound_of
+from tidewright.provisioning.scaleup.leastcost.bound import Bound, Floats, added, bound_of, under_limits
 from tidewright.provisioning.scaleup.leastcost.master import Master
 from tidewright.provisioning.scaleup.leastcost.patterns import (
     FINE,
     WAYS,
     Pool,
     added_up,
+    begun,
     exchanged,
     fill,
     whole,
 )
 from tidewright.provisioning.scaleup.leastcost.problem import Problem
 
-WORK = 60_000_000
+WORK = 70_000_000
 """Numbers that the steps of one search may touch; a step touches the square of the number of classes and limits."""
-FEWEST, MOST_PIVOTS = 300, 3000
-FILLS, FILLS_OF_REST = 150, 8
+FEWEST, MOST_PIVOTS = 300, 3500
+FILLS, FILLS_OF_REST = 600, 8
 """How often nodes of all groups are filled in search of patterns, at first and for each rest."""
+BEGUN = 6
+"""Groups, those nearest to being worth their price, of which nodes are begun with each class."""
+PARTS = (1.0, 0.0, 0.5, 0.25)
+"""With so much of what a node holds of the class, one after the other."""
 RESTS = 12
 AT_ONCE = 8
 """Groups of which the first plan looks for the best pattern at a time."""
@@ -39,7 +44,7 @@ PORTION, STEPS_ANEW = 0.1, 20
 """Another first plan values pods anew after each such part, by so many steps: what goes on well together would else be used up."""
 ENOUGH = 1.001
 """A plan that costs so little more than the bound is not improved."""
-STRETCH = 80
+STRETCH = 120
 """Steps before new patterns are looked for."""
 STEADY, INERTIA = 0.85, 0.8
 PROMISING = 0.9
@@ -68,7 +73,7 @@ class Found(NamedTuple):
     nodes: tuple[Nodes, ...]
     price: int
     first: int
-    bound: int
+    bound: Bound
     steps: int
 
 
@@ -173,15 +178,17 @@ def search(problem: Problem) -> Found:
     first = best = min(drafts, key=_cost)
     steps = 0
     if first.unplaced() or first.price() > ENOUGH * bound.price:
-        better, steps = _better(problem, bound, drafts)
+        better, steps, limit_prices = _better(problem, bound, drafts)
         best = min((first, better), key=_cost)
+        if limit_prices.any():
+            bound = max(bound, under_limits(problem, limit_prices), key=lambda each: each.price)
     return Found(
         nodes=tuple(
             Nodes(group, tuple(int(n) for n in held.tolist()), nodes) for group, held, nodes in best.nodes
         ),
         price=best.price(),
         first=first.price(),
-        bound=bound.price,
+        bound=bound,
         steps=steps,
     )
 
@@ -191,8 +198,8 @@ def _cost(draft: _Draft) -> tuple[int, int]:
     return draft.unplaced(), draft.price()
 
 
-def _better(problem: Problem, bound: Bound, first: Sequence[_Draft]) -> tuple[_Draft, int]:
-    """A plan by column generation, begun with the patterns of others; and its steps."""
+def _better(problem: Problem, bound: Bound, first: Sequence[_Draft]) -> tuple[_Draft, int, Floats]:
+    """A plan by column generation, begun with the patterns of others; its steps, and what limits are worth by it."""
     size = len(problem.counts) + len(problem.limits)
     pivots = max(FEWEST, min(MOST_PIVOTS, WORK // size**2))
     draft = _Draft(problem)
@@ -200,7 +207,7 @@ def _better(problem: Problem, bound: Bound, first: Sequence[_Draft]) -> tuple[_D
     for group, held, _ in [nodes for each in first for nodes in each.nodes]:
         pool.add(group, held)
     master = _generated(problem, draft, pool, bound.worth, (pivots, FILLS))
-    steps = master.pivots
+    steps, limit_prices = master.pivots, master.limit_prices
     for _ in range(RESTS):
         if not _taken(draft, master) or not draft.counts.any():
             break
@@ -211,10 +218,11 @@ def _better(problem: Problem, bound: Bound, first: Sequence[_Draft]) -> tuple[_D
         rest.greedily(worth)
         for group, held, _ in rest.nodes:
             pool.add(group, held)
-        master = _generated(problem, draft, pool, worth, (max(FEWEST, pivots // 4), FILLS_OF_REST))
+        left = max(FEWEST, min(pivots // 4, 3 * pivots // 2 - steps))
+        master = _generated(problem, draft, pool, worth, (left, FILLS_OF_REST))
         steps += master.pivots
     draft.greedily(master.worth)
-    return draft, steps
+    return draft, steps, limit_prices
 
 
 def _generated(problem: Problem, draft: _Draft, pool: Pool, worth: Floats, most: tuple[int, int]) -> Master:
@@ -242,6 +250,7 @@ class _Hunt:
         self._steady = worth
         self._turn = 0
         self._rank = 0
+        self._beginning = 0
         self._last = np.full(len(problem.price), np.inf)
 
     def better(self, master: Master) -> bool:
@@ -252,7 +261,7 @@ class _Hunt:
         added = self._filled(master, mixed, PROMISING) or self._filled(master, now, PROMISING)
         added += self._changed(master, now)
         self._steady = INERTIA * self._steady + (1.0 - INERTIA) * now
-        return added > 0 or self._filled(master, now, 0.0) > 0
+        return added > 0 or self._filled(master, now, 0.0) > 0 or self._begun(master, now) > 0
 
     def _filled(self, master: Master, worth: Floats, promising: float) -> int:
         """Fill nodes in one way after the other until that adds some: of groups that were nearly good enough, now and then of all."""
@@ -263,6 +272,18 @@ class _Hunt:
             self._turn += 1
             self._last[groups] = added_up(held, whole(master.worth)) / master.costs()[groups]
             if added := self._kept(master, groups, held):
+                return added
+        return 0
+
+    def _begun(self, master: Master, worth: Floats) -> int:
+        """Fill nodes that begin with one class each, until that adds some."""
+        groups = np.argsort(-self._last, kind="stable")[:BEGUN]
+        for _ in range(2 * len(PARTS)):
+            part = PARTS[self._beginning % len(PARTS)]
+            way = WAYS[0 if self._beginning % (2 * len(PARTS)) < len(PARTS) else 2]
+            self._beginning += 1
+            rows, held = begun(self.problem, whole(worth), self.counts, groups=groups, part=part, way=way)
+            if added := self._kept(master, rows, held):
                 return added
         return 0
 
