@@ -14,8 +14,19 @@ T = TypeVar("T")
 
 SLOW_S = 30.0
 """What a test that is marked `slow` is taken to need, in seconds."""
-USUAL_S = {"tests/e2e": 4.0, "tests/chaos": 4.0, "tests/attacks": 0.5}
-"""What any other test of a folder is taken to need."""
+USUAL_S = {
+    "tests/e2e/demo": 40.0,
+    "tests/e2e/shards": 15.0,
+    "tests/e2e/provisioning": 10.0,
+    "tests/e2e/spread": 8.0,
+    "tests/e2e/up": 8.0,
+    "tests/e2e/pipeline": 8.0,
+    "tests/e2e/autoscaler": 3.0,
+    "tests/e2e": 0.5,
+    "tests/attacks": 0.7,
+    "tests/unit/host": 0.6,
+}
+"""What any other test of a folder was seen to need; the first that fits counts."""
 OTHER_S = 0.1
 LONG_S = 4.0
 """A module that is taken to need as long is dealt out; the others fill up."""

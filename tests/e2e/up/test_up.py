@@ -101,7 +101,7 @@ class Up:
 
 
 def gone(processes: list[psutil.Process]) -> None:
-    _, alive = psutil.wait_procs(processes, timeout=10)
+    _, alive = psutil.wait_procs(processes, timeout=30)
     assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
 
 

@@ -88,7 +88,7 @@ def alive(pid: int) -> bool:
 def gone(pid: int) -> None:
     """Wait until a process that is not ours to wait for has ended."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        psutil.Process(pid).wait(timeout=10)
+        psutil.Process(pid).wait(timeout=30)
     assert not alive(pid)
 
 

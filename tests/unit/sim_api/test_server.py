@@ -64,7 +64,7 @@ async def test_bookmarks_come_by_themselves(http: aiohttp.ClientSession) -> None
     version = made["metadata"]["resourceVersion"]
     query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version}
     async with http.get(PATH, params=query) as answer:
-        event = msgspec.json.decode(await asyncio.wait_for(answer.content.readline(), 5))
+        event = msgspec.json.decode(await asyncio.wait_for(answer.content.readline(), 30))
     assert (event["type"], event["object"]["metadata"]["resourceVersion"]) == ("BOOKMARK", version)
 
 
@@ -165,7 +165,7 @@ async def test_watches_stall_and_end(http: aiohttp.ClientSession) -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(silent.content.readline(), 0.1)
         await fault(http, match={"path": "/pods"}, action={"drop_watches": True})
-        assert await asyncio.wait_for(ended.content.read(), 5) == b""
+        assert await asyncio.wait_for(ended.content.read(), 30) == b""
 
 
 @pytest.mark.parametrize(("memory", "outcome"), [("kept", "ADDED"), ("lost", "ERROR")])
@@ -177,7 +177,7 @@ async def test_a_restart_ends_watches(http: aiohttp.ClientSession, memory: str, 
         assert b"ADDED" in await watch.content.readline()
         async with http.post("/sim/restart", json={"memory": memory}) as answer:
             assert answer.status == 200
-        assert await asyncio.wait_for(watch.content.read(), 5) == b""
+        assert await asyncio.wait_for(watch.content.read(), 30) == b""
     async with http.get(PATH, params=query) as watch:
         assert msgspec.json.decode(await watch.content.readline())["type"] == outcome
 
