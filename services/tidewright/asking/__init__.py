@@ -1,4 +1,4 @@
-"""Asking the log: what happened, why, whether it is true. Nothing here writes to the cluster.
+"""Asking the log: what happened, why, whether it is true. A library: the command line, the console and tests are built on it.
 
 services         the services and what loads them
 options          where the log is, and in which form answers are printed
@@ -7,6 +7,7 @@ running          the stacks of this user that run, for a question that names non
 namespaces       the namespace that is meant
 manifests        files that users hand over
 answers          what each question is answered with, typed
+questions        those that can be asked over HTTP, with their parameters
 tables           tables for people, and text of others made harmless
 source           the log that is asked: a running one, or a file that was exported
 exported         a file, with an index made when it is first needed
@@ -19,15 +20,21 @@ service_state    a service's state as of a moment
 lookups          what belongs to an object or a decision: decisions, causes, outcomes
 suggestions      an object that nobody knows: what may have been meant
 progress         a bar for what takes longer
-listing          lists of what is decided on
 lines            one readable line per event
 wording          the words of those that are no single service's
-events           `tidewright events`
-explain          `tidewright explain`: what was decided, why, what became of it, what would have changed it
-rendering        an explanation as text and as JSON
-state            `tidewright state`: any aggregate as of any moment
-verify           `tidewright verify`: fold again, compare every decision
 withholding      an export without chosen fields, and what can still be checked of one
-exports          `tidewright export` and `tidewright import`
-diff             `tidewright diff`: two logs, or a log and its replay, decision by decision
+
+The questions, each of which has a function that gives its answer:
+
+listing          lists of what is decided on
+events           what happened
+explain          what was decided, why, what became of it, what would have changed it
+rendering        an explanation as text and as an answer
+state            any aggregate as of any moment
+series           values, marks and counts of an object over a stretch of the log, with the decisions on them
+planning         what would be decided, without deciding it
+comparing        where an incumbent and we differ
+verify           the log folded again, every decision compared
+diff             two logs, or a log and its replay, decision by decision
+exports          the log, or a part of it, to and from one file
 """

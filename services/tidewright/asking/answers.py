@@ -271,11 +271,313 @@ class LogVerification(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     first: tuple[FoundDifference, ...]
 
 
+class SeriesPoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A value from a time on, until the next point of its line.
+
+    Attributes:
+        value: the last one of the stretch that the point stands for; null where there is none (a gap).
+        low, high: the least and the greatest of that stretch; the same as `value` where it has one only.
+    """
+
+    at: str
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+class SeriesLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One line of a chart.
+
+    Attributes:
+        name: what it is: of an autoscaler `value`, `highWatermark`, `lowWatermark`, `wanted`, `existing`, `ready`, `minimum`,
+            `maximum`; of a node group `wanted`, `ready`, `onTheirWay`, `leaving`, `minimum`, `maximum`.
+        of: the metric that it belongs to; empty for a line that is alone.
+        unit: `replicas` or `nodes`; empty for a metric, whose unit the log does not know.
+    """
+
+    name: str
+    of: str
+    unit: str
+    points: tuple[SeriesPoint, ...]
+
+
+class SeriesMark(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A decision on a chart.
+
+    Attributes:
+        decision: its id, as `explain --decision` takes it.
+        from_, to: what it moved the object from and to; null where it says why nothing is moved.
+    """
+
+    sequence: int
+    at: str
+    service: str
+    decision: str
+    text: str
+    shadow: bool
+    from_: float | None = msgspec.field(name="from")
+    to: float | None
+
+
+class ObjectSeries(Answer, frozen=True, kw_only=True):
+    """Answer to `series`: what is drawn of an object.
+
+    Attributes:
+        since, until: the stretch that was asked for; `at` is that of its end.
+        lines: each holds its value from one point to the next, and begins with what it was at `since`.
+        marks: decisions about the object, the last of them; `left_out` are as many before.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    since: str
+    until: str
+    lines: tuple[SeriesLine, ...]
+    marks: tuple[SeriesMark, ...]
+    left_out: int = 0
+
+
+class PlannedIncrease(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An order for a node group.
+
+    Attributes:
+        from_nodes, to_nodes, max_nodes: its size before and after, and the largest that it may have.
+    """
+
+    group: str
+    from_nodes: int
+    to_nodes: int
+    max_nodes: int
+
+
+class JudgedGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What was made of a node group.
+
+    Attributes:
+        reason: why it was no option; empty when it was one.
+        nodes, pods: nodes that it would take, and pods that they would hold.
+        waste_permille: share of cpu and memory that would stay unused, 0 to 2000.
+        cost_per_hour_micro: price of those nodes, in millionths of the currency; null where it is not known.
+    """
+
+    group: str
+    reason: str
+    chosen: bool
+    nodes: int
+    pods: int
+    waste_permille: int
+    cost_per_hour_micro: int | None
+
+
+class StatedCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A condition as the status would say it."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+class PlannedRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What would be done about a ProvisioningRequest or a CapacityBuffer.
+
+    Attributes:
+        result: of the attempt: `Successful`, `NotNeeded`, `NoOptionsAvailable`, `Error`, `Failed` where there would be none,
+            `NotOurs` where nobody here decides.
+        sentences: why.
+        messages: what users would be told beside the conditions.
+        cost_per_hour_micro: price of the ordered nodes, in millionths of the currency; null where it is not known.
+        ready_in_seconds: when nodes of these groups were there last time; null where that is not known.
+        clouds: what each cloud last said.
+        chunks: of a buffer: how many are wanted, ready, upcoming and missing.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    result: str
+    increases: tuple[PlannedIncrease, ...]
+    groups: tuple[JudgedGroup, ...]
+    sentences: tuple[str, ...]
+    conditions: tuple[StatedCondition, ...]
+    messages: tuple[str, ...]
+    cost_per_hour_micro: int | None
+    ready_in_seconds: float | None
+    clouds: tuple[str, ...]
+    chunks: dict[str, int]
+
+
+class ProvisioningPlan(Answer, frozen=True, kw_only=True):
+    """Answer to `plan provisioning`: each object tried alone, on the same state."""
+
+    items: tuple[PlannedRequest, ...]
+
+
+class LeavingNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A node that would go.
+
+    Attributes:
+        way: `drain` or `empty`.
+        places: where its pods would go, and how many.
+        saves_per_hour_micro: its price, in millionths of the currency; null where it is not known.
+    """
+
+    node: str
+    group: str
+    way: str
+    pods: int
+    places: dict[str, int]
+    saves_per_hour_micro: int | None
+
+
+class ScaleDownPlan(Answer, frozen=True, kw_only=True):
+    """Answer to `plan scale-down`.
+
+    Attributes:
+        going: nodes that would go now, in their order.
+        later: nodes that nobody needs and that wait, and why.
+        staying: reason to the nodes that stay for it.
+        saves_per_hour_micro: price of what goes now or later, as far as prices are known.
+        cooling: nothing goes now, since nodes have just come or gone.
+        healthy: not too many nodes are unready.
+    """
+
+    going: tuple[LeavingNode, ...]
+    later: dict[str, str]
+    staying: dict[str, tuple[str, ...]]
+    saves_per_hour_micro: int | None
+    cooling: bool
+    healthy: bool
+
+
+class PlannedSubset(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A subset of a WorkloadSpread; the name "" stands for pods in none.
+
+    Attributes:
+        limit_pods: null for unlimited.
+        now_pods, then_pods: active ones that are there, and once the workload has reached its replicas.
+    """
+
+    subset: str
+    limit_pods: int | None
+    now_pods: int
+    then_pods: int
+
+
+class SpreadPlan(Answer, frozen=True, kw_only=True):
+    """Answer to `plan ws`; without a log that was asked, `log` is empty and `sequence` 0.
+
+    Attributes:
+        leaving: pods that would be scaled in, first one first, as `name (subset)`.
+        changed_costs: pods whose deletion cost would change.
+        surplus_pods: subset to the pods over its limit.
+    """
+
+    namespace: str
+    name: str
+    replicas: int
+    subsets: tuple[PlannedSubset, ...]
+    leaving: tuple[str, ...]
+    changed_costs: int
+    surplus_pods: dict[str, int]
+
+
+class ComparedChange(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A count that was, or would have been, set.
+
+    Attributes:
+        times: how often it was decided, one time after the other, without anything having come of it.
+    """
+
+    at: str
+    from_: int = msgspec.field(name="from")
+    to: int
+    times: int
+
+
+class ComparedRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A change of theirs and ours that belong together, or one alone.
+
+    Attributes:
+        verdict: `same`, `different`, `onlyOurs`, `onlyTheirs`.
+        why: why we decided so, or left it.
+    """
+
+    at: str
+    verdict: str
+    ours: ComparedChange | None
+    theirs: ComparedChange | None
+    why: tuple[str, ...]
+
+
+class ComparedObject(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An object of which we and the incumbent decide.
+
+    Attributes:
+        written_by_us: decisions of ours that were written: there is no incumbent to compare them with.
+        counts: verdict to how many rows say so.
+    """
+
+    namespace: str
+    name: str
+    written_by_us: int
+    counts: dict[str, int]
+    rows: tuple[ComparedRow, ...]
+
+
+class ComparisonList(Answer, frozen=True, kw_only=True):
+    """Answer to `compare`."""
+
+    items: tuple[ComparedObject, ...]
+
+
+class DifferingDecision(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A decision that differs; null where one side has none.
+
+    Attributes:
+        change: `changed`, `gone`, `new`.
+        object: as `kind/namespace/name`.
+    """
+
+    change: str
+    at: str
+    service: str
+    object: str
+    sequence: int
+    before: Any
+    after: Any
+
+
+class LogDifferences(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Answer to `diff`.
+
+    Attributes:
+        before, after: what was compared.
+        decisions: that were compared.
+        differences: how many there are; `first` are the first of them.
+        kinds: `changed ScaleWorkload` and the like, to how many.
+    """
+
+    before: str
+    after: str
+    decisions: int
+    differences: int
+    kinds: dict[str, int]
+    first: tuple[DifferingDecision, ...]
+
+
 ANSWERS: dict[str, type[msgspec.Struct]] = {
+    "compare": ComparisonList,
+    "diff": LogDifferences,
     "events": LoggedEvent,
     "explain": ObjectExplanation,
     "get": KindList,
     "list": ObjectList,
+    "plan.provisioning": ProvisioningPlan,
+    "plan.scale-down": ScaleDownPlan,
+    "plan.ws": SpreadPlan,
+    "series": ObjectSeries,
     "state": ObjectState,
     "verify": LogVerification,
 }

@@ -1,32 +1,26 @@
-"""`tidewright diff`: which decisions of two logs differ, or of a log and its replay."""
+"""Which decisions of two logs differ, or of a log and its replay."""
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from cyclopts import Parameter
 
-from tidewright.asking.errors import BadInput
-from tidewright.asking.lines import line, title
+from tidewright.asking.answers import DifferingDecision, LogDifferences, stamp
+from tidewright.asking.lines import title
 from tidewright.asking.lookups import decoded, reference_of, service_of
-from tidewright.asking.manifests import one_document
-from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.progress import progress
 from tidewright.asking.replaying import Redecided
-from tidewright.asking.service_state import bare, deciders, inputs_of
+from tidewright.asking.service_state import bare, inputs_of
 from tidewright.asking.services import Service, load
-from tidewright.asking.source import Source, opened
+from tidewright.asking.source import Source
 from tidewright.events.base import Decision, target_of
 from tidewright.events.decisions import CancelTimer, SetStatus, SetTimer
 from tidewright.host.fold.decider import Decider
 from tidewright.host.fold.order import Decided
-from tidewright.kube.times import readable
 
 EVERY_N = 2000
 SHOWN = 100
@@ -176,117 +170,23 @@ async def compared(
         )
 
 
-def configuration(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """`NAME=FILE` each: configurations that take the place of recorded ones.
-
-    Raises:
-        BadInput: not of that form, or the file holds no mapping.
-    """
-    overrides: dict[str, dict[str, Any]] = {}
-    for text in texts:
-        name, equals, path = text.partition("=")
-        if not name or not equals or not path:
-            raise BadInput(f"--config {text}: write NAME=FILE, for example autoscaler=strict.yaml")
-        names = [service.name for service in deciders(())]
-        if name not in names:
-            raise BadInput(f"--config {text}: {name!r} configures nobody; one of {', '.join(names)}")
-        data = one_document(Path(path), f"--config {text}", f"a mapping, the configuration of {name}")
-        if not isinstance(data, dict):
-            raise BadInput(f"--config {text}: {path} holds {type(data).__name__}, a mapping is expected")
-        overrides[name] = data
-    return overrides
-
-
-def diff(
-    before: Annotated[Path | None, Parameter(help="An exported log; a running one by default.")] = None,
-    after: Annotated[Path | None, Parameter(help="Another one; the replay of the first by default.")] = None,
-    /,
-    *,
-    config: Annotated[tuple[str, ...], Parameter(help="NAME=FILE: replay under this configuration.")] = (),
-    service: Annotated[tuple[str, ...], Parameter(help="Only these services; all deciders by default.")] = (),
-    everything: Annotated[
-        bool, Parameter(name="--all", help="List timers and statuses, too.", negative="")
-    ] = False,
-    log: AskedLogOptions | None = None,
-    output: Output = "table",
-) -> int:
-    """Which decisions of two logs differ, or of a log and its replay; exit code 1 when some do."""
-    chosen = deciders(service)
-    if after is not None and config:
-        raise BadInput("--config: two logs are compared as they are; give one log to replay it")
-    overrides = configuration(config)
-
-    async def run() -> Differences:
-        async with opened(log, before) as first:
-            if after is not None:
-                async with opened(log, after) as second:
-                    collected = Differences(first.name, second.name, books=everything)
-                    await compared(first, second, chosen, collected)
-                    return collected
-            under = f" under {', '.join(config)}" if config else ""
-            collected = Differences(first.name, f"its replay by this version{under}", books=everything)
-            await replayed(first, chosen, overrides, collected)
-            return collected
-
-    differences = asyncio.run(run())
-    emit(_as_json(differences), output, lambda: _as_text(differences))
-    return 1 if differences.count else 0
-
-
-def _as_json(differences: Differences) -> dict[str, Any]:
-    return {
-        "before": differences.before,
-        "after": differences.after,
-        "decisions": differences.decisions,
-        "differences": differences.count,
-        "kinds": dict(sorted(differences.kinds.items())),
-        "first": [
-            {
-                "kind": change.kind,
-                "at": change.at,
-                "service": change.service,
-                "object": change.about,
-                "sequence": change.seq,
-                "before": None if change.before is None else msgspec.to_builtins(bare(change.before)),
-                "after": None if change.after is None else msgspec.to_builtins(bare(change.after)),
-            }
+def answer(differences: Differences) -> LogDifferences:
+    """For programs."""
+    return LogDifferences(
+        before=differences.before,
+        after=differences.after,
+        decisions=differences.decisions,
+        differences=differences.count,
+        kinds=dict(sorted(differences.kinds.items())),
+        first=tuple(
+            DifferingDecision(
+                change=change.kind, at=stamp(change.at), service=change.service, object=change.about,
+                sequence=change.seq, before=_bare(change.before), after=_bare(change.after),
+            )
             for change in differences.first
-        ],
-    }
+        ),
+    )  # fmt: skip
 
 
-def _as_text(differences: Differences) -> str:
-    lines = [f"{differences.before}, and {differences.after}: {differences.decisions} decisions compared."]
-    if not differences.count:
-        return "\n".join([*lines, "They are the same."])
-    counts = ", ".join(f"{count} {kind}" for kind, count in sorted(differences.kinds.items()))
-    lines.append(f"{differences.count} differ: {counts}.")
-    for change in differences.first:
-        lines.append(f"{readable(change.at)}  {change.seq:>9}  {change.service}  {change.about}")
-        lines += [f"  - {_told(change.before)}"] if change.before is not None else []
-        lines += [f"  + {_told(change.after)}"] if change.after is not None else []
-        lines += _reasons(change)
-    listed = sum(
-        count for kind, count in differences.kinds.items() if differences.books or not _is_book(kind)
-    )
-    if listed > len(differences.first):
-        lines.append(f"and {listed - len(differences.first)} more")
-    return "\n".join(lines)
-
-
-def _is_book(kind: str) -> bool:
-    return kind.split(" ", 1)[1] in {book.__name__ for book in BOOKKEEPING}
-
-
-def _told(decision: Decision) -> str:
-    return f"{title(decision)} {line(decision)}"
-
-
-def _reasons(change: Change) -> list[str]:
-    """Where both sides say the same, the reasons that differ."""
-    if change.before is None or change.after is None or _told(change.before) != _told(change.after):
-        return []
-    was, now = change.before.because, change.after.because
-    lines = [f"    - {reason.rule} {reason.values}" for reason in was if reason not in now]
-    lines += [f"    + {reason.rule} {reason.values}" for reason in now if reason not in was]
-    return lines or ["    (fields that the line does not show; -o json has them)"]
+def _bare(decision: Decision | None) -> Any:
+    return None if decision is None else msgspec.to_builtins(bare(decision))

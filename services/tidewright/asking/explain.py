@@ -1,4 +1,4 @@
-"""`tidewright explain`: what was decided, why, what became of it, what would have changed it.
+"""What was decided, why, what became of it, what would have changed it.
 
 What is the same for every service is done here; what only a service knows about itself, its
 explainer says (`tidewright.host.fold.explainer`).
@@ -10,23 +10,16 @@ import asyncio
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Annotated, Any
-
-from cyclopts import Parameter
+from typing import Any
 
 from tidewright.asking import lookups
-from tidewright.asking.answers import builtins
 from tidewright.asking.errors import BadInput
 from tidewright.asking.lines import subject_object
 from tidewright.asking.lookups import Found, reference_of
-from tidewright.asking.namespaces import Namespace, meant
-from tidewright.asking.objects import named, spoken
-from tidewright.asking.options import AskedLogOptions, Output, emit
-from tidewright.asking.point_in_time import Moment, moment_of
+from tidewright.asking.point_in_time import Moment
 from tidewright.asking.service_state import Asked, halted, restored, seen_by
 from tidewright.asking.services import BY_NAME, SERVICES, Service
-from tidewright.asking.source import FromFile, Source, opened
-from tidewright.asking.tables import plain
+from tidewright.asking.source import Source
 from tidewright.events.base import Because, Decision, Event, target_of
 from tidewright.events.decisions import CancelTimer, Effect, SetStatus, SetTimer
 from tidewright.host.fold.explainer import Explainer, Reference
@@ -277,7 +270,12 @@ def _bare(because: Sequence[Because]) -> tuple[str, ...]:
     )
 
 
-async def _one_decision(source: Source, identity: str, asked: Reference | None) -> Explanation:
+async def explained_decision(source: Source, identity: str, asked: Reference | None = None) -> Explanation:
+    """Explain the decision of an id, which is about an object where one is named.
+
+    Raises:
+        BadInput: there is no such decision, or it is about another object.
+    """
     decided = await lookups.by_id(source, identity)
     event = decided.event
     service = BY_NAME.get(lookups.service_of(source.subjects, decided.record))
@@ -308,35 +306,3 @@ async def _is_about(
         return False
     fold = await restored(source, Asked.about(source, service, asked.namespace), decided.seq)
     return place in explainer.told(fold.state, asked).decisions and explainer.concerns(decided.event, asked)  # type: ignore[arg-type]  # decoded by id
-
-
-def explain(
-    *what: Annotated[str, Parameter(help="The object, as KIND/NAME or KIND NAME.")],
-    namespace: Namespace = "",
-    at: Annotated[str, Parameter(help="As of this log time, so long ago, or seq:N; now by default.")] = "",
-    decision: Annotated[str, Parameter(help="Explain the decision of this id.")] = "",
-    log: AskedLogOptions | None = None,
-    file: FromFile = None,
-    output: Output = "table",
-) -> int:
-    """What was decided about an object and why, what came of it, and why nothing else happens."""
-    from tidewright.asking import rendering
-
-    if not what and not decision:
-        raise BadInput("name one object as KIND/NAME, for example wpa/shop, or a decision with --decision ID")
-    if at and decision:
-        raise BadInput("--at and --decision: a decision has its own moment, give one of them")
-    asked = named(spoken(what), meant(namespace)) if what else None
-
-    async def run() -> Explanation:
-        async with opened(log, file) as source:
-            if asked is None or decision:
-                return await _one_decision(source, decision, asked)
-            return await explained(source, asked, await moment_of(source, at))
-
-    explanation = asyncio.run(run())
-    emit(
-        builtins(rendering.answer(explanation)), output, lambda: plain(rendering.as_text(explanation)),
-        names=lambda: (f"{explanation.asked.kind}/{explanation.asked.name}",),
-    )  # fmt: skip
-    return 0

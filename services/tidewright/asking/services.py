@@ -41,6 +41,7 @@ class Service:
         explains: the kinds that its explainer speaks about, said here so that nothing else is imported.
         lister: of a decider: `module:attribute` of its `tidewright.host.fold.lister.Lister`.
         lists: the kinds whose objects are its own to list, whether it decided about them yet or not.
+        plotter: of a decider: `module:attribute` of its `tidewright.host.fold.plotter.Plotter`.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Service:
     explains: frozenset[str] = frozenset()
     lister: str = ""
     lists: frozenset[str] = frozenset()
+    plotter: str = ""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -74,6 +76,7 @@ SERVICES: tuple[Service, ...] = (
         explainer="tidewright.autoscaler.tell.explaining:EXPLAINER",
         explains=_words("watermarkpodautoscaler deployment replicaset statefulset"),
         lister="tidewright.autoscaler.tell.listing:LISTER",
+        plotter="tidewright.autoscaler.tell.plotting:PLOTTER",
         lists=_words("watermarkpodautoscaler"),
     ),
     Service(
@@ -97,6 +100,7 @@ SERVICES: tuple[Service, ...] = (
         explainer="tidewright.provisioning.tell.explaining:EXPLAINER",
         explains=_words("provisioningrequest capacitybuffer pod node nodegroup"),
         lister="tidewright.provisioning.tell.listing:LISTER",
+        plotter="tidewright.provisioning.tell.plotting:PLOTTER",
         lists=_words("nodegroup provisioningrequest capacitybuffer"),
     ),
     Service(

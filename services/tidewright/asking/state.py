@@ -1,26 +1,20 @@
-"""`tidewright state`: any aggregate as of any moment."""
+"""Any aggregate as of any moment."""
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from cyclopts import Parameter
 
 from tidewright.asking import lookups
-from tidewright.asking.answers import LastFact, ObjectState, builtins, stamp
+from tidewright.asking.answers import LastFact, ObjectState, stamp
 from tidewright.asking.explain import speakers_on
 from tidewright.asking.lines import line, title
 from tidewright.asking.lookups import Found
-from tidewright.asking.namespaces import Namespace, meant
-from tidewright.asking.objects import named, spoken
-from tidewright.asking.options import AskedLogOptions, Output, emit
-from tidewright.asking.point_in_time import Moment, moment_of
+from tidewright.asking.point_in_time import Moment
 from tidewright.asking.service_state import Asked, restored
-from tidewright.asking.source import FromFile, Source, opened
-from tidewright.asking.tables import plain
+from tidewright.asking.source import Source
 from tidewright.host.fold.explainer import Reference
 from tidewright.kube.times import readable
 
@@ -64,29 +58,6 @@ async def state_of(source: Source, asked: Reference, moment: Moment) -> StateOf:
 
         raise await unknown(source, asked, moment)
     return known
-
-
-def state(
-    *what: Annotated[str, Parameter(help="The object, as KIND/NAME or KIND NAME.")],
-    namespace: Namespace = "",
-    at: Annotated[str, Parameter(help="As of this log time, so long ago, or seq:N; now by default.")] = "",
-    log: AskedLogOptions | None = None,
-    file: FromFile = None,
-    output: Output = "table",
-) -> int:
-    """What was known of an object at any moment: its last fact, and what each service held of it."""
-    asked = named(spoken(what), meant(namespace))
-
-    async def run() -> StateOf:
-        async with opened(log, file) as source:
-            return await state_of(source, asked, await moment_of(source, at))
-
-    known = asyncio.run(run())
-    emit(
-        builtins(answer(known)), output, lambda: plain(as_text(known)),
-        names=lambda: (f"{known.asked.kind}/{known.asked.name}",),
-    )  # fmt: skip
-    return 0
 
 
 def answer(known: StateOf) -> ObjectState:

@@ -1,25 +1,19 @@
-"""`tidewright verify`: fold the log again, and compare every decision byte for byte."""
+"""The log folded again, and every decision compared byte for byte."""
 
 from __future__ import annotations
 
-import asyncio
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
-from cyclopts import Parameter
-
-from tidewright.asking.answers import Authenticated, FoundDifference, LogVerification, builtins
-from tidewright.asking.options import AskedLogOptions, Output, emit
+from tidewright.asking.answers import Authenticated, FoundDifference, LogVerification
 from tidewright.asking.progress import progress
-from tidewright.asking.service_state import deciders, inputs_of
+from tidewright.asking.service_state import inputs_of
 from tidewright.asking.services import SERVICES, Role, Service, load
-from tidewright.asking.source import FromFile, Source, opened
-from tidewright.asking.tables import plain
-from tidewright.asking.withholding import Followed, as_json, as_text, followed, left_out_of
+from tidewright.asking.source import Source
 from tidewright.host.fold.decider import Decider
 from tidewright.host.fold.provenance import Provenance
 from tidewright.host.fold.verify import Difference, Report, Verification, Verifier
@@ -168,32 +162,6 @@ def seldom_collecting() -> Iterator[None]:
         gc.unfreeze()
 
 
-def verify(
-    *,
-    service: Annotated[tuple[str, ...], Parameter(help="Only these services; all deciders by default.")] = (),
-    log: AskedLogOptions | None = None,
-    file: FromFile = None,
-    output: Output = "table",
-) -> int:
-    """Fold the log again and compare every decision byte for byte; exit code 1 when one differs."""
-    chosen = deciders(service)
-
-    async def run() -> tuple[Verified | Followed, str, tuple[str, ...]]:
-        async with opened(log, file) as source:
-            if without := left_out_of(source):
-                return await followed(source.stored(), source.subjects), source.name, without
-            return await verified(source, chosen), source.name, ()
-
-    result, name, without = asyncio.run(run())
-    if isinstance(result, Followed):
-        tally = result
-        emit(as_json(tally, name, without), output, lambda: as_text(tally, name, without))
-        return 1 if tally.count else 0
-    whole = result
-    emit(builtins(answer(whole, name)), output, lambda: plain(_as_text(whole, name, chosen)))
-    return 0 if whole.good else 1
-
-
 def answer(result: Verified, name: str) -> LogVerification:
     """For programs."""
     report = result.report
@@ -221,69 +189,3 @@ def answer(result: Verified, name: str) -> LogVerification:
             for d in report.differences
         ),
     )  # fmt: skip
-
-
-def _as_text(result: Verified, name: str, asked: tuple[Service, ...]) -> str:
-    report = result.report
-    lines = [
-        (
-            f"{name}: folded {report.events} events of {', '.join(result.services) or 'no service'} again, "
-            f"compared {report.decisions} decisions and {report.checkpoints} checkpoints."
-        )
-    ]
-    idle = [service.name for service in asked if service.name not in result.services]
-    if idle:
-        lines.append(f"{', '.join(idle)}: no checkpoint on this log, so nothing to verify.")
-    if report.undecided:
-        lines.append(f"{report.undecided} events at the end are not decided yet.")
-    if report.aside:
-        lines.append(
-            f"{report.aside} messages do not decode and were set aside, as the services did: `tidewright events --parked`."
-        )
-    if report.software:
-        writers = ", ".join(f"{software} ({n})" for software, n in sorted(report.software.items()))
-        lines.append(f"The decisions were written by {writers}.")
-    lines.append(_authenticated(result))
-    if not result.services and not report.count:
-        nothing = (
-            "The log is empty"
-            if not result.messages
-            else f"No decider has run on the {result.messages} messages of this log"
-        )
-        return "\n".join(
-            [
-                *lines,
-                f"{nothing}: NOTHING WAS VERIFIED. If there should be more, it was erased, or this is another log.",
-            ]
-        )
-    if not report.count:
-        lines.append("Every decision is what its recorded facts give, byte for byte, and the chain is whole.")
-        return "\n".join(lines)
-    first = report.differences[0]
-    lines += [
-        f"{report.count} differences. The first: {first.cause}, {_whose(first)}, sequence {first.seq}:",
-        f"  {first.message}",
-    ]
-    if first.recorded:
-        lines.append(f"  recorded   {first.recorded.decode(errors='replace')}")
-    if first.recomputed:
-        lines.append(f"  recomputed {first.recomputed.decode(errors='replace')}")
-    lines += [f"  also {d.cause} at {d.seq} ({_whose(d)})" for d in report.differences[1:5]]
-    return "\n".join(lines)
-
-
-def _whose(difference: Difference) -> str:
-    return f"{difference.service} slot {difference.slot}" if difference.slot else difference.service
-
-
-def _authenticated(result: Verified) -> str:
-    """By what the log is what its writers said."""
-    if not result.generation:
-        return "Nothing on this log is signed: whoever may write to it may have written any of it (`tidewright keys`)."
-    said = f"{result.commits} commits with {result.signed} messages are signed by their writers, with the keys of generation {result.generation}"
-    said += "" if result.vouched else ", for which no trust anchor was asked (--trust root.pub)"
-    if result.history:
-        said += f"; up to sequence {result.history} nothing is"
-    if result.unknown:
-        said += f"; of {result.unknown} messages the signature is not in this part of the log"
-    return said + "."

@@ -2,15 +2,14 @@
 
 main         the root command; each subcommand is imported only when it is used
 commands     the table of subcommands: names, groups, help and examples
-services     the table of services, one line each
-errors       what ends a command, and its exit code
 
 up           `up`: stack (everything, in stages), supervisor (restarts, an end that leaves nothing behind),
              process (a child that cannot outlive us), console (its lines), datafolder (where it is kept)
 run          `run SERVICE`; endpoint has those that the API server calls
 demo/        `demo`, and
 sim/         `sim`, the embedded cluster: they come with the extra `embedded`, which `embedded` asks for
-asking/      `events`, `explain`, `state`, `verify`, `diff`, `export`, `import`; keptlog is the log of a data folder
+get, events, explain, series, state, verify, diff, exports     questions (`tidewright.asking`) as commands;
+             keptlog is the log of a data folder
 backtest/, compare/, plan/, shards/, wpa/, crds, version     the commands of these names
 options, metricsflags, typed, chart     what several commands share
 contract/    generates proto/ and holds it compatible (not part of the command)

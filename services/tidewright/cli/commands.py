@@ -78,14 +78,14 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
-        "events", "tidewright.asking.events:events", ASKING, "What happened, in order, a readable line each.",
+        "events", "tidewright.cli.events:events", ASKING, "What happened, in order, a readable line each.",
         (
             ("tidewright events --for wpa/shop -n demo --since 15m", "all about one object, lately"),
             ("tidewright events --class decision --follow", "every decision, as it is taken"),
         ),
     ),
     Command(
-        "explain", "tidewright.asking.explain:explain", ASKING,
+        "explain", "tidewright.cli.explain:explain", ASKING,
         "What was decided and why, what came of it, and why nothing else happens.",
         (
             ("tidewright explain wpa/shop -n demo", "the latest decision, and what holds the next one back"),
@@ -94,7 +94,14 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
-        "state", "tidewright.asking.state:state", ASKING, "What was known of an object at any moment.",
+        "series", "tidewright.cli.series:series", ASKING, "Values, watermarks and counts of an object over time.",
+        (
+            ("tidewright series wpa/shop -n demo --since 2h", "the last two hours, drawn"),
+            ("tidewright series nodegroup/pool-a --since 1d --points 100 -o json", "a day, as JSON with at most 100 points a line"),
+        ),
+    ),
+    Command(
+        "state", "tidewright.cli.state:state", ASKING, "What was known of an object at any moment.",
         (
             ("tidewright state wpa/shop -n demo --at 2026-03-02T12:30:00Z", "as of a log time"),
             ("tidewright state wpa/shop -n demo --at seq:3910 --log march.twlog", "right after one event of an exported log"),
@@ -128,7 +135,7 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
-        "verify", "tidewright.asking.verify:verify", ASKING,
+        "verify", "tidewright.cli.verify:verify", ASKING,
         "Fold the log again and compare every decision byte for byte.",
         (
             ("tidewright verify --cluster prod", "a running log"),
@@ -137,7 +144,7 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
-        "diff", "tidewright.asking.diff:diff", ASKING,
+        "diff", "tidewright.cli.diff:diff", ASKING,
         "Which decisions of two logs differ, or of a log and its replay.",
         (
             ("tidewright diff march.twlog april.twlog", "two exported logs"),
@@ -146,14 +153,14 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
-        "export", "tidewright.asking.exports:export", ASKING, "Write the log, or a part of it, to one file.",
+        "export", "tidewright.cli.exports:export", ASKING, "Write the log, or a part of it, to one file.",
         (
             ("tidewright export march.twlog", "the whole log"),
             ("tidewright export shop.twlog -n shop --since 2h", "the slots of one namespace, lately"),
         ),
     ),
     Command(
-        "import", "tidewright.asking.exports:import_", ASKING, "Read an exported file into an empty log.",
+        "import", "tidewright.cli.exports:import_", ASKING, "Read an exported file into an empty log.",
         (
             ("tidewright import march.twlog --cluster prod", "into the log of a server on this machine"),
             ("tidewright import march.twlog --cluster prod --nats nats://nats:4222", "into another's"),

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tidewright.asking.diff import configuration
 from tidewright.asking.errors import BadInput
 from tidewright.cli import main
 from tidewright.cli.backtest.manifest import put
+from tidewright.cli.diff import configuration
 from tidewright.cli.plan.manifests import read
 from tidewright.cli.shards.adopting import read_configuration
 from tidewright.cli.shards.looking import _from_file

@@ -12,9 +12,9 @@ from tests.exports import write_export
 from tests.unit.host.counting import COUNTING
 from tests.unit.host.test_host import NAMESPACES, expect_holds, hosting, pod
 from tidewright.asking.errors import BadInput
-from tidewright.asking.exports import import_
-from tidewright.asking.verify import verify
 from tidewright.asking.withholding import Withholding
+from tidewright.cli.exports import import_
+from tidewright.cli.verify import verify
 from tidewright.host.fold.inputs import Inputs
 from tidewright.host.fold.verify import Difference, Report, Verification, Verifier
 from tidewright.log.connection import Log

@@ -2,6 +2,7 @@
 
 decider      the contract between a decider and whatever drives it
 explainer    the contract between a service and `tidewright explain`
+lister       the contract between a service and `tidewright get`; plotter: and `tidewright series`
 inputs       what a service reads of the log, and which slot a message belongs to
 inbox        what is read and not folded yet, and last words on what only some versions follow
 order        the defined fold order: one slot's state, its digests, its timers

@@ -24,8 +24,8 @@ def schema_of(event_type: type[msgspec.Struct], tag: str) -> Schema:
     schema = {"$schema": DIALECT, "$id": f"urn:tidewright:{tag}", **body}
     if definitions:
         schema["$defs"] = dict(sorted(definitions.items()))
-    tidied: Schema = json.loads(json.dumps(_tidied(schema)))  # tuples become lists, as in a file
-    return tidied
+    read_back: Schema = json.loads(json.dumps(tidied(schema)))  # tuples become lists, as in a file
+    return read_back
 
 
 def all_schemas() -> dict[str, Schema]:
@@ -38,15 +38,13 @@ def of_answers() -> dict[str, Schema]:
     return {question: schema_of(answer, f"answer.{question}") for question, answer in sorted(ANSWERS.items())}
 
 
-def _tidied(node: Any) -> Any:
+def tidied(node: Any) -> Any:
     """Docstrings without their indentation, which differs from one Python to the next."""
     if isinstance(node, dict):
         return {
-            key: inspect.cleandoc(value)
-            if key == "description" and isinstance(value, str)
-            else _tidied(value)
+            key: inspect.cleandoc(value) if key == "description" and isinstance(value, str) else tidied(value)
             for key, value in node.items()
         }
     if isinstance(node, list):
-        return [_tidied(item) for item in node]
+        return [tidied(item) for item in node]
     return node

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 from cyclopts import App, Group, Parameter
 
+from tidewright.asking import planning
+from tidewright.asking.answers import ProvisioningPlan, ScaleDownPlan, builtins
 from tidewright.asking.errors import BadInput
-from tidewright.asking.options import AskedLogOptions, LogOptions, Output, emit
+from tidewright.asking.options import AskedLogOptions, Output, emit
+from tidewright.asking.planning import BUFFER, Wanted
 from tidewright.asking.point_in_time import moment_of
-from tidewright.asking.service_state import Asked, restored
-from tidewright.asking.services import BY_NAME
 from tidewright.asking.source import opened
+from tidewright.asking.tables import plain
 from tidewright.cli.commands import BY_NAME as COMMANDS
-from tidewright.cli.plan.manifests import BUFFER, PlannedRequest, read
+from tidewright.cli.plan.manifests import read
 from tidewright.provisioning.buffers import extras
 from tidewright.provisioning.buffers import spec as buffers
 from tidewright.provisioning.requests.spec import parse
-from tidewright.provisioning.state import State
 from tidewright.provisioning.tell import folding, what_if_scaledown
-from tidewright.provisioning.tell.what_if import NOT_OURS, Answer, preview
-from tidewright.provisioning.tell.what_if_buffers import preview as preview_of_buffer
+from tidewright.provisioning.tell.what_if import NOT_OURS, Answer
 
 LIVE = "live"
 STATE = Group("State", sort_key=0)
@@ -56,22 +55,27 @@ def provisioning(
     output: Output = "table",
 ) -> int:
     """What would be done about a ProvisioningRequest or CapacityBuffer, without doing it."""
-    requests = read(file, namespace)
-    for request in requests:
+    wanted = read(file, namespace)
+    for one in wanted:
         try:
-            (buffers.parse if request.kind == BUFFER else parse)(request.spec)
-            if request.kind == BUFFER:
-                extras.parse(request.annotations)
+            (buffers.parse if one.kind == BUFFER else parse)(one.spec)
+            if one.kind == BUFFER:
+                extras.parse(one.annotations)
         except ValueError as error:
-            raise BadInput(f"{request.kind} {request.namespace}/{request.name}: {error}") from error
-    answers = asyncio.run(_answers(requests, state, at, log))
+            raise BadInput(f"{one.kind} {one.namespace}/{one.name}: {error}") from error
+
+    async def run() -> tuple[list[Answer], ProvisioningPlan]:
+        async with opened(log, None if state == LIVE else Path(state)) as source:
+            moment = await moment_of(source, at)
+            found = await planning.provisioning(source, wanted, moment)
+            return found, planning.answer(source, moment, wanted, found)
+
+    answers, told = asyncio.run(run())
     emit(
-        [as_json(request, answer) for request, answer in zip(requests, answers, strict=True)],
-        output,
-        lambda: "\n\n".join(
-            as_text(request, answer) for request, answer in zip(requests, answers, strict=True)
-        ),
-    )
+        builtins(told), output,
+        lambda: plain("\n\n".join(as_text(one, found) for one, found in zip(wanted, answers, strict=True))),
+        names=lambda: (f"{item.kind.lower()}/{item.name}" for item in told.items),
+    )  # fmt: skip
     return 0
 
 
@@ -88,47 +92,22 @@ def scale_down(
     output: Output = "table",
 ) -> int:
     """Which nodes would go now, in which order, and what keeps the others, without doing it."""
-    answer = asyncio.run(_scale_down(state, at, log))
-    emit([msgspec.to_builtins(answer)], output, lambda: what_if_scaledown.as_text(answer))
+
+    async def run() -> tuple[what_if_scaledown.Answer, ScaleDownPlan]:
+        async with opened(log, None if state == LIVE else Path(state)) as source:
+            moment = await moment_of(source, at)
+            found = await planning.scale_down(source, moment)
+            return found, planning.answer_of_scale_down(source, moment, found)
+
+    answer, told = asyncio.run(run())
+    emit(
+        builtins(told), output, lambda: plain(what_if_scaledown.as_text(answer)),
+        names=lambda: (f"node/{one.node}" for one in told.going),
+    )  # fmt: skip
     return 0
 
 
-async def _scale_down(state: str, at: str, log: LogOptions | None) -> what_if_scaledown.Answer:
-    async with opened(log, None if state == LIVE else Path(state)) as source:
-        moment = await moment_of(source, at)
-        fold = await restored(source, Asked.about(source, BY_NAME["provisioning"], ""), moment.seq)
-    copied = msgspec.json.decode(msgspec.json.encode(fold.state), type=State)
-    return what_if_scaledown.preview(copied, max(fold.at, moment.at))
-
-
-async def _answers(
-    requests: list[PlannedRequest], state: str, at: str, log: LogOptions | None
-) -> list[Answer]:
-    """Each request on its own, on the same state."""
-    async with opened(log, None if state == LIVE else Path(state)) as source:
-        moment = await moment_of(source, at)
-        fold = await restored(source, Asked.about(source, BY_NAME["provisioning"], ""), moment.seq)
-    body = msgspec.json.encode(fold.state)
-    return [
-        _answer(request, msgspec.json.decode(body, type=State), max(fold.at, moment.at))
-        for request in requests
-    ]
-
-
-def _answer(request: PlannedRequest, state: State, now: float) -> Answer:
-    where = state, request.namespace, request.name, request.spec
-    if request.kind == BUFFER:
-        notes = request.annotations
-        return preview_of_buffer(*where, annotations=notes, templates=request.templates, now=now)
-    return preview(*where, templates=request.templates, now=now)
-
-
-def as_json(request: PlannedRequest, answer: Answer) -> dict[str, Any]:
-    """For programs."""
-    return {"namespace": request.namespace, "name": request.name, **msgspec.to_builtins(answer)}
-
-
-def as_text(request: PlannedRequest, answer: Answer) -> str:
+def as_text(request: Wanted, answer: Answer) -> str:
     """For people."""
     lines = [f"{request.kind} {request.namespace}/{request.name}: {_headline(request, answer)}"]
     for increase in answer.increases:
@@ -176,7 +155,7 @@ def _of_buffer(answer: Answer) -> str:
     return f"{text}{ordered}{f', and {missing} chunks have no room' if missing else ''}."
 
 
-def _headline(request: PlannedRequest, answer: Answer) -> str:
+def _headline(request: Wanted, answer: Answer) -> str:
     if request.kind == BUFFER:
         return _of_buffer(answer)
     pods = sum(int(s.get("count", 0)) for s in request.spec.get("podSets", ()))

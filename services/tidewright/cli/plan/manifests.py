@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tidewright.asking.errors import BadInput
 from tidewright.asking.manifests import all_documents
+from tidewright.asking.planning import BUFFER, REQUEST, Wanted
 
 GROUP = "autoscaling.x-k8s.io"
-REQUEST, BUFFER = "ProvisioningRequest", "CapacityBuffer"
 
 
-@dataclass
-class PlannedRequest:
-    """A request or buffer, and the pod templates that the file brings along, by name."""
-
-    namespace: str
-    name: str
-    spec: dict[str, Any]
-    kind: str = REQUEST
-    annotations: dict[str, str] = field(default_factory=dict)
-    templates: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-
-def read(path: Path, namespace: str) -> list[PlannedRequest]:
+def read(path: Path, namespace: str) -> list[Wanted]:
     """The requests and buffers of a file (`-` for standard input), in its order.
 
     Raises:
@@ -39,7 +26,7 @@ def read(path: Path, namespace: str) -> list[PlannedRequest]:
     for document in documents:
         listed = isinstance(document, dict) and str(document.get("kind", "")).endswith("List")
         flat += document.get("items") or [] if listed else [document]
-    requests: list[PlannedRequest] = []
+    requests: list[Wanted] = []
     templates: dict[str, dict[str, dict[str, Any]]] = {}
     for number, manifest in enumerate(flat, start=1):
         if not isinstance(manifest, dict) or not isinstance(manifest.get("metadata"), dict):
@@ -55,7 +42,7 @@ def read(path: Path, namespace: str) -> list[PlannedRequest]:
                 raise BadInput(f"{name}: {kind} {own!r}: spec is missing")
             notes = {str(k): str(v) for k, v in (metadata.get("annotations") or {}).items()}
             requests.append(
-                PlannedRequest(space, own or f"unnamed-{number}", spec, kind=str(kind), annotations=notes)
+                Wanted(space, own or f"unnamed-{number}", spec, kind=str(kind), annotations=notes)
             )
     if not requests:
         kinds = ", ".join(sorted({str(m.get("kind")) for m in flat})) or "nothing"

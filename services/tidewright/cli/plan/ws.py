@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import msgspec
 from cyclopts import Parameter
 
+from tidewright.asking.answers import SpreadPlan, builtins
 from tidewright.asking.errors import BadInput
 from tidewright.asking.manifests import all_documents
-from tidewright.asking.options import AskedLogOptions, LogOptions, Output, emit
+from tidewright.asking.options import AskedLogOptions, Output, emit
+from tidewright.asking.planning import answer_of_spread, spread_on
 from tidewright.asking.point_in_time import moment_of
-from tidewright.asking.service_state import Asked, restored
-from tidewright.asking.services import BY_NAME
 from tidewright.asking.source import FromFile, opened
+from tidewright.asking.tables import plain
 from tidewright.kube.customworkloads import Whitelist
 from tidewright.spread.api import validation
 from tidewright.spread.api.spec import GROUP, KIND, BadSpread, Spread, parse
 from tidewright.spread.match.matching import NotFound
 from tidewright.spread.tell import planning
 from tidewright.spread.tell.planning import Plan
-
-if TYPE_CHECKING:
-    from tidewright.spread.state import State
 
 
 def ws(
@@ -46,12 +43,22 @@ def ws(
         raise BadInput(f"--replicas {replicas}: 0 or more")
     obj = _read(file, namespace)
     spread = _checked(file, obj)
+
+    async def run() -> tuple[Plan, SpreadPlan]:
+        async with opened(log, log_file) as source:
+            moment = await moment_of(source, "")
+            plan = await spread_on(source, spread, obj.get("spec") or {}, replicas, moment)
+            return plan, answer_of_spread(source, moment, spread, plan)
+
     if now or log_file is not None:
-        state = asyncio.run(_state(spread.namespace, log, log_file))
-        plan = planning.change(state, spread, obj.get("spec") or {}, replicas)
+        plan, told = asyncio.run(run())
     else:
         plan = planning.landing(spread, replicas)
-    emit(msgspec.to_builtins(plan), output, lambda: as_text(spread, plan))
+        told = answer_of_spread(None, None, spread, plan)
+    emit(
+        builtins(told), output, lambda: plain(as_text(spread, plan)),
+        names=lambda: (f"workloadspread/{told.name}",),
+    )  # fmt: skip
     return 0
 
 
@@ -83,14 +90,6 @@ def _checked(file: Path, obj: dict[str, Any]) -> Spread:
     if wrong:
         raise BadInput(f"-f {file}: {'; '.join(map(str, wrong))}")
     return spread
-
-
-async def _state(namespace: str, log: LogOptions | None, file: Path | None) -> State:
-    async with opened(log, file) as source:
-        moment = await moment_of(source, "")
-        fold = await restored(source, Asked.about(source, BY_NAME["spread"], namespace), moment.seq)
-        state: State = fold.state
-        return state
 
 
 def as_text(spread: Spread, plan: Plan) -> str:
