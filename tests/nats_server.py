@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from tests.ports import free_port
 from tidewright.log.errors import LogUnavailable
 from tidewright.sim.nats_server import configuration, find_binary
 
@@ -23,12 +24,12 @@ class EmbeddedServer:
         store: Path,
         *,
         host: str = "127.0.0.1",
-        port: int = -1,
+        port: int = 0,
         sync_always: bool = False,
         max_store_bytes: int | None = None,
     ) -> None:
-        """Port -1 has the server choose a free one."""
-        self._store, self._host, self._port = store, host, port
+        """Port 0: one that is free, and stays this server's when it is started again."""
+        self._store, self._host, self._port = store, host, port or free_port()
         self._sync_always, self._max_store_bytes = sync_always, max_store_bytes
         self._process: asyncio.subprocess.Process | None = None
         self.url = ""
@@ -79,8 +80,6 @@ class EmbeddedServer:
                 f"nats-server did not start on {self._host}:{self._port} with store {self._store}: "
                 + (fatal[-1].split("] ", 1)[-1] if fatal else f"see {log}")
             )
-        # From the second start on the port stays the same, so that clients find the server again.
-        self._port = int(self.url.rsplit(":", 1)[1])
         return self.url
 
     async def stop(self) -> None:

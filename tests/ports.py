@@ -12,17 +12,24 @@ PORTS: Final = range(10_000, 20_000)
 them that was free a moment ago may be somebody's by the time that the server listens. `up` takes its own above these."""
 _CHOICE: Final = random.SystemRandom()
 """Not hypothesis's seed, which is the same in every worker."""
+_given: set[int] = set()
 
 
 def free_port() -> int:
-    """A port of the loopback address that is free, and that no other worker of this run will choose."""
+    """A port of the loopback address that is free, and that nobody else in this run was given or will be."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    ours = PORTS[worker % workers :: workers]
+    if len(_given) > len(ours) / 2:
+        _given.clear()  # the first of them were given long ago
     while True:
-        port = _CHOICE.choice(PORTS[worker % workers :: workers])
+        port = _CHOICE.choice(ours)
+        if port in _given:
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            return port
+        _given.add(port)
+        return port
