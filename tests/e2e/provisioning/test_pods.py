@@ -31,14 +31,14 @@ async def test_all_pending_pods_make_one_increase_and_run(world: World) -> None:
             await send(world.kube, "POST", world.pods, pod)
 
     await asyncio.gather(*(make() for _ in range(8)))
-    await until(world.kube, world.pods, lambda pods: unschedulable(pods) == count, timeout_s=120)
+    await until(world.kube, world.pods, lambda pods: unschedulable(pods) == count, timeout_s=90)
     group = await world.group("web", max=100)
     await world.nodes(count // 16)
     await until(
         world.kube,
         world.pods,
         lambda pods: len(pods) == count and all(pod["spec"].get("nodeName") for pod in pods.values()),
-        timeout_s=120,
+        timeout_s=90,
     )
     orders = await world.decided(IncreaseNodeGroup)
     assert [(o.target.name, o.from_size, o.size) for o in orders] == [(group, 0, count // 16)]

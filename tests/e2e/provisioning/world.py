@@ -108,7 +108,7 @@ class World:
                 condition(nodes[name], "Ready").get("status") == "True" for name in names
             )
 
-        return mine(await until(self.kube, NODES, settled, timeout_s=120))
+        return mine(await until(self.kube, NODES, settled, timeout_s=90))
 
     # --- objects ------------------------------------------------------------------------------
 
@@ -160,7 +160,7 @@ class World:
             self.kube,
             self.requests,
             lambda requests: name in requests and holds(requests[name]),
-            timeout_s=120,
+            timeout_s=90,
         )
         return by_name[name]
 
