@@ -6,8 +6,6 @@ runs: a file that nobody locks was left by one that was killed, and says nothing
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -15,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from tidewright.asking import lifefiles
 from tidewright.asking.errors import BadInput
 from tidewright.asking.options import AskedLogOptions, LogOptions
 
@@ -39,51 +38,23 @@ class Running(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def folder() -> Path:
     """Where the files lie."""
-    import platformdirs
-
-    return platformdirs.user_state_path("tidewright", appauthor=False) / "running"
+    return lifefiles.folder("running")
 
 
 @contextmanager
 def announced(stack: Running) -> Iterator[None]:
     """Say that a stack runs, while it does. A folder that cannot be written to is no reason not to run."""
-    path = folder() / f"{stack.pid}.json"
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
-    except OSError:
+    with lifefiles.kept(folder() / f"{stack.pid}.json", msgspec.json.encode(stack) + b"\n"):
         yield
-        return
-    with file:
-        with suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
-            file.truncate(0)
-            file.write(msgspec.json.encode(stack) + b"\n")
-            file.flush()
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
 
 
 def stacks() -> list[Running]:
     """Those that run, by process."""
     found = []
-    with suppress(OSError):
-        for path in sorted(folder().glob("*.json")):
-            with suppress(OSError, msgspec.MsgspecError), path.open("rb") as file:
-                if _is_held(file.fileno()):
-                    found.append(msgspec.json.decode(file.read(), type=Running))
+    for content in lifefiles.living(folder()):
+        with suppress(msgspec.MsgspecError):
+            found.append(msgspec.json.decode(content, type=Running))
     return found
-
-
-def _is_held(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    fcntl.flock(descriptor, fcntl.LOCK_UN)
-    return False
 
 
 def located(on: LogOptions) -> LogOptions:

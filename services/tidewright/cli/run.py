@@ -6,7 +6,8 @@ import dataclasses
 import math
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Literal
+from contextlib import AbstractContextManager
+from typing import Annotated, Any, Literal
 
 from cyclopts import App, Group, Parameter
 
@@ -133,7 +134,8 @@ def watcher(
         **(clouds or CloudFlags()).options(), cloud_interval_s=cloud_interval, incumbent_quiet_s=incumbent_quiet,
         modes=(modes or ModeFlags()).wanted(), services=deciding(),
     )  # fmt: skip
-    return execute("watcher", process or ProcessFlags(), lambda it: run(options, it))
+    with _ordering("watcher", options):
+        return execute("watcher", process or ProcessFlags(), lambda it: run(options, it))
 
 
 @app.command(help=BY_NAME["actuator"].summary)
@@ -173,7 +175,20 @@ def actuator(
         mode=mode, qps=qps, burst=burst, retry_for_s=retry_for, **(clouds or CloudFlags()).options(),
         bounds=(allowed or BoundFlags()).bounds(), endpoint_tokens=(allowed or BoundFlags()).tokens(),
     )  # fmt: skip
-    return execute("actuator", process or ProcessFlags(), lambda it: run(options, it))
+    with _ordering("actuator", options):
+        return execute("actuator", process or ProcessFlags(), lambda it: run(options, it))
+
+
+def _ordering(service: str, options: Any) -> AbstractContextManager[None]:
+    """For the length of the block this process has its clouds, of watcher or actuator. Raises BadInput."""
+    from tidewright.cli.cloud.held import held
+    from tidewright.cloud.providers import Surroundings, specs_of
+
+    around = Surroundings(
+        kubeconfig=options.kubeconfig, discovery=options.cloud_discovery, nodes=options.cloud_nodes,
+        config=options.cloud_config,
+    )  # fmt: skip
+    return held("stack", f"tidewright run {service}", specs_of(options.clouds), around)
 
 
 def _decider(service: Service) -> Callable[..., int]:

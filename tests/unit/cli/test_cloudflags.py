@@ -8,6 +8,7 @@ import pytest
 
 from tidewright.asking.errors import BadInput
 from tidewright.cli import main
+from tidewright.cli.cloud.held import held
 from tidewright.cli.cloudflags import CloudFlags
 from tidewright.cloud.aws.client import AwsProvider
 from tidewright.cloud.aws.config import NamedGroup, TagSelector
@@ -63,3 +64,29 @@ def test_serving_needs_a_cloud_and_not_one_that_is_served(capsys: pytest.Capture
     assert "it speaks the protocol already" in capsys.readouterr().err
     assert main.run(["cloud", "serve", "--cloud", "a=simulated:http://x", "--tls-cert", "c"]) == 2
     assert "--tls-key, --tls-ca: missing" in capsys.readouterr().err
+
+
+def test_a_cloud_that_is_served_is_refused_to_a_stack_and_the_other_way_round() -> None:
+    served = (spec_of("east=simulated:http://there:1"), spec_of("k=kwok:ns/name"))
+    own = (spec_of("other-name=simulated:http://there:1"),)
+    around = Surroundings(kubeconfig=Path("/a"))
+    with held("server", "tidewright cloud serve", served, around):
+        with (
+            pytest.raises(BadInput) as refused,
+            held("stack", "tidewright run watcher", own, Surroundings()),
+        ):
+            raise AssertionError("it was let in")
+        assert "--cloud other-name=simulated:http://there:1: `tidewright cloud serve` (process " in str(
+            refused.value
+        )
+        elsewhere = (spec_of("east=simulated:http://there:2"), spec_of("k=kwok:ns/name"))
+        with held("stack", "tidewright run watcher", elsewhere, Surroundings(kubeconfig=Path("/b"))):
+            pass  # another server, and the same names in another cluster
+    with (
+        held("stack", "tidewright run watcher", own, Surroundings()),
+        pytest.raises(BadInput, match="`tidewright run watcher`"),
+        held("server", "tidewright cloud serve", served, around),
+    ):
+        raise AssertionError("it was let in")
+    with held("server", "tidewright cloud serve", served, around):
+        pass  # nobody has it any more

@@ -1,4 +1,5 @@
 """`tidewright cloud`: our clouds, for others.
 
 command    `cloud serve`
+held       who orders at which clouds on this machine
 """

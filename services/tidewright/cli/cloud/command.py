@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from cyclopts import App, Group, Parameter
 
 from tidewright.asking.errors import BadInput, Unavailable
+from tidewright.cli.cloud.held import held
 from tidewright.cli.cloudflags import CloudFlags
 from tidewright.cli.commands import BY_NAME as COMMANDS
 from tidewright.cli.options import ClusterOptions, Level
@@ -38,7 +39,7 @@ def serve(
 ) -> int:
     """Serve clouds to Cluster Autoscaler (`--cloud-provider=externalgrpc`).
 
-    Do not give the watcher and actuator of the same cluster the clouds that are served: two would order there.
+    The watcher and actuator of the same cluster must not have the clouds that are served: two would order there. On one machine that is refused.
     """
     flags, place = clouds or CloudFlags(), at or ClusterOptions()
     given = flags.options()
@@ -64,8 +65,10 @@ def serve(
     )  # fmt: skip
     from tidewright.host.process.process import configure_logs
 
-    configure_logs(log_level, "console", service="cloud")
-    asyncio.run(_serve(specs, around, listen, _credentials(files)))
+    credentials = _credentials(files)
+    with held("server", "tidewright cloud serve", specs, around):
+        configure_logs(log_level, "console", service="cloud")
+        asyncio.run(_serve(specs, around, listen, credentials))
     return 0
 
 
