@@ -6,6 +6,7 @@ calls        how many calls to a cloud, for how long, and what a failure says ab
 optional     what a cloud answers to optional calls that it does not have
 errors       what a cloud can answer instead of doing it
 kubernetes   an API server, for clouds that are objects of one
+rights       what may be done there, as roles
 informer     objects of one kind there, as they are now
 aws/, clusterapi/, externalgrpc/, kwok/   one kind each; externalgrpc has a server of ours, too
 simulated/   the client of a cloud of our own, which is `tidewright.sim.cloud`

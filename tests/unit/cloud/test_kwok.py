@@ -10,9 +10,11 @@ from tests.unit.cloud.contract.of_kwok import KEY, MAPS, KwokBench
 from tidewright.cloud.calls import Calls
 from tidewright.cloud.errors import Conflict, Invalid, Unavailable
 from tidewright.cloud.kwok import config as kwok
-from tidewright.cloud.kwok.client import DECISION, provider
+from tidewright.cloud.kwok import roles
+from tidewright.cloud.kwok.client import DECISION, KwokProvider, provider
 from tidewright.cloud.provider import Taint
 from tidewright.cloud.providers import Surroundings
+from tidewright.cloud.rights import Right
 
 TEMPLATES = """
 apiVersion: v1
@@ -168,3 +170,33 @@ async def test_what_others_write_on_a_new_node_does_not_keep_it_from_being_cance
         await bench.send("PATCH", f"{NODES}/{new['metadata']['name']}", mark, "application/merge-patch+json")
         await group.decrease_target_size(-1, key="l", expect=2)
         assert await bench.size("one") == 1
+
+
+async def test_the_roles_have_what_watcher_and_actuator_ask_for_and_no_more() -> None:
+    def rights(calls: list[tuple[str, str, bytes]]) -> set[tuple[str, str]]:
+        verbs = {"POST": "create", "DELETE": "delete"}
+        found = set()
+        for method, target, _ in calls:
+            parts = target.partition("?")[0].split("/")
+            resource = "configmaps" if "configmaps" in parts else "nodes"
+            alone = parts[-1] == resource
+            found.add((resource, verbs.get(method) or ("list" if alone else "get")))
+        return found
+
+    def granted(*some: Right) -> set[tuple[str, str]]:
+        return {(resource, verb) for right in some for resource in right.resources for verb in right.verbs}
+
+    async with KwokBench() as bench:
+        await bench.define("one", size=1)
+        bench.proxy.calls.clear()
+        await bench.provider.refresh()
+        assert rights(bench.proxy.calls) == granted(*roles.READS) | {("nodes", "list")}
+        bench.proxy.calls.clear()
+        acting = KwokProvider(bench.cluster(), bench.namespace, "kwok-provider-config")
+        bench.lose_answer()
+        with pytest.raises(Unavailable):
+            await (await acting.group("one")).increase_size(2, key="k", expect=1)
+        await (await acting.group("one")).increase_size(2, key="k", expect=1)  # finds the first one
+        await (await acting.group("one")).decrease_target_size(-1, key="l", expect=3)
+        await acting.cleanup()
+        assert rights(bench.proxy.calls) == granted(*roles.READS, *roles.WRITES)

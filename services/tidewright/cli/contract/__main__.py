@@ -11,13 +11,15 @@ from pathlib import Path
 
 from tidewright.cli.contract import deployment, golden, permissions, tree
 from tidewright.cloud.aws import policies
+from tidewright.cloud.clusterapi import roles as of_clusterapi
+from tidewright.cloud.kwok import roles as of_kwok
 
 ROOT = Path(__file__).resolve().parents[4]
 PROTO = ROOT / "proto"
 GOLDEN = ROOT / "tests" / "golden" / "events"
 DEPLOY = ROOT / "deploy" / "nats"
 KUBERNETES = ROOT / "deploy" / "kubernetes"
-AWS = ROOT / "deploy" / "clouds" / "aws"
+CLOUDS = ROOT / "deploy" / "clouds"
 CLUSTER = "prod"
 """Name of the cluster in the deployment's files."""
 MESSAGES = PROTO / "cloud"
@@ -33,9 +35,11 @@ def wanted() -> dict[Path, dict[str, str]]:
         WIRE: tree.compiled(MESSAGES),
         DEPLOY: {"permissions.conf": permissions.configuration(CLUSTER)},
         KUBERNETES: deployment.wanted(CLUSTER),
-        AWS: {
-            "watcher.json": json.dumps(policies.watcher(), indent=2) + "\n",
-            "actuator.json": json.dumps(policies.actuator(), indent=2) + "\n",
+        CLOUDS: {
+            "aws/watcher.json": json.dumps(policies.watcher(), indent=2) + "\n",
+            "aws/actuator.json": json.dumps(policies.actuator(), indent=2) + "\n",
+            "clusterapi.yaml": of_clusterapi.roles(),
+            "kwok.yaml": of_kwok.roles(),
         },
     }
 
