@@ -198,12 +198,15 @@ class ExternalGrpcStage(SimulatedStage):
 
     @property
     def cloud(self) -> str:
-        return f"externalgrpc:127.0.0.1:{self._server.port}"
+        return f"externalgrpc:{self.folder / 'grpc.yaml'}"
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
         self._server = CloudServer({"behind": SimulatedProvider(self.proxy.url)})
         await self._server.start("127.0.0.1:0")
+        # Patient: an answer that is late is lost, and with it the order, as far as anybody can tell.
+        config = {"address": f"127.0.0.1:{self._server.port}", "grpc_timeout": "60s"}
+        (self.folder / "grpc.yaml").write_text(yaml.safe_dump(config))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -509,10 +512,11 @@ class KwokStage(KubernetesStage):
         group = f"{name}-{self.world.mark}"
         if refuses:
             self.refused.add(group)
-        if slow:
-            self._slow.add(group)
         node = self.node(f"template-{group}", "")
         del node["metadata"]["labels"]["kubernetes.io/hostname"]
+        if slow:
+            self._slow.add(group)
+            del node["metadata"]["labels"][NODE_LABEL]  # no kubelet makes it ready either
         node["metadata"]["annotations"] = {
             GROUP_LABEL: group, f"{KWOK}min-count": str(minimum), f"{KWOK}max-count": str(maximum),
         }  # fmt: skip

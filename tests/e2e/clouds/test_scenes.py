@@ -98,7 +98,7 @@ async def test_pods_get_nodes_and_nodes_that_nobody_needs_go(stage: Stage) -> No
 async def test_a_request_over_two_groups_of_which_one_refuses_leaves_nothing_behind(stage: Stage) -> None:
     world = stage.world
     good = await stage.define("a-good", maximum=2, slow=True)
-    bad = await stage.define("b-bad", maximum=2, refuses=True)
+    bad = await stage.define("b-bad", maximum=2, slow=True, refuses=True)
     await reached(lambda: observed(world), lambda names: {good, bad} <= names)
     await world.pod_template(cpu=FILLS)
     await world.ask("train", ("worker", 4))
