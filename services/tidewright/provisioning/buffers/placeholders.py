@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from hashlib import blake2b
 
 from tidewright.events.base import Decision, JsonObject, ObjectRef
 from tidewright.events.decisions import CreateObject, DeleteObject
@@ -17,7 +16,7 @@ from tidewright.kube.keys import BufferKey, PodKey, parts
 from tidewright.kube.podshape import PodShape
 from tidewright.provisioning.buffers.kept import CHUNK, HeldChunk
 from tidewright.provisioning.buffers.work import BufferWork
-from tidewright.provisioning.requests.placeholders import Room, manifest_spec
+from tidewright.provisioning.requests.placeholders import Room, manifest_spec, new_name
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell.sentences import because
@@ -90,8 +89,8 @@ def _made(work: BufferWork, wanted: Mapping[tuple[BufferKey, str, str], int]) ->
 
 def _creation(work: BufferWork, key: BufferKey, shape: PodShape, node: str, number: int) -> CreateObject:
     settings = work.settings
-    text = f"{work.state.buffers[key].uid}/{shape.digest}/{node}/{work.now:.6f}/{number}"
-    name = f"hold-{blake2b(text.encode(), digest_size=8).hexdigest()}"
+    what = f"{work.state.buffers[key].uid}/{shape.digest}/{node}/{work.now:.6f}"
+    name = new_name(work.state, settings, what, number)
     spec = manifest_spec(shape, node, settings.placeholder_image)
     spec["priorityClassName"] = settings.buffer_priority_class
     metadata: JsonObject = {

@@ -204,7 +204,8 @@ def creations(
                     del nodes[node]
                 many += 1
                 uid = state.requests[key].uid
-                yield _creation(settings, now, key, uid=uid, shape=item.shape, node=node, number=number)
+                name = new_name(state, settings, f"{uid}/{digest}/{node}/{now:.6f}", number)
+                yield _creation(settings, now, key, name=name, shape=item.shape, node=node)
 
 
 def _with_room(nodes: dict[str, int], room: Room, request: RequestKey, shape: PodShape) -> str | None:
@@ -245,11 +246,19 @@ def by_node(state: State, current: Standing) -> dict[str, list[str]]:
     return nodes
 
 
+def new_name(state: State, settings: Settings, what: str, number: int) -> str:
+    """A name for a placeholder, always the same for the same one; two evaluations may be at the same log time."""
+    while True:
+        name = f"hold-{blake2b(f'{what}/{number}'.encode(), digest_size=8).hexdigest()}"
+        key = pod_key(settings.status_namespace, name)
+        if key not in state.held and key not in state.held_chunks:
+            return name
+        number += max(1, settings.placeholder_limit)
+
+
 def _creation(
-    settings: Settings, now: float, key: RequestKey, *, uid: str, shape: PodShape, node: str, number: int
+    settings: Settings, now: float, key: RequestKey, *, name: str, shape: PodShape, node: str
 ) -> CreateObject:
-    text = f"{uid}/{shape.digest}/{node}/{now:.6f}/{number}"
-    name = f"hold-{blake2b(text.encode(), digest_size=8).hexdigest()}"
     spec = manifest_spec(shape, node, settings.placeholder_image)
     if settings.placeholder_priority_class:
         spec["priorityClassName"] = settings.placeholder_priority_class
