@@ -71,6 +71,11 @@ def only_amounts(shape: PodShape) -> bool:
     )
 
 
+def picky(shape: PodShape) -> bool:
+    """Whether pods of this shape may keep others from a node, or a domain: of two that conflict one at least is such."""
+    return bool(shape.host_ports or shape.volumes or shape.anti_affinity)
+
+
 def conflict(shape: PodShape, other: PodShape) -> bool:
     """Two pods of these shapes cannot share a node: host ports, exclusive volumes, hostname terms."""
     if (

@@ -9,7 +9,6 @@ import msgspec
 from tidewright.events.base import Decision, JsonObject
 from tidewright.kube.keys import BufferKey, name_of, namespace_of
 from tidewright.kube.podshape import PODS, PodShape
-from tidewright.kube.podspecs import of_template
 from tidewright.kube.quotascopes import limits_of, traits_of
 from tidewright.kube.times import readable
 from tidewright.provisioning.buffers import conditions as cond
@@ -76,7 +75,7 @@ def _concluded(work: BufferWork, key: BufferKey) -> tuple[Ready | None, list[Dec
         return None, decisions
     if chunk.template is None:
         return None, decisions
-    shape = of_template(chunk.template, namespace_of(key))
+    shape = work.shape_of(key, "chunk", chunk.template)
     if shape.error:
         _fail(work, key, status, f"failed to create fake pod: {shape.error}")
         return None, decisions

@@ -15,7 +15,7 @@ from tidewright.events.base import Because, Decision, JsonObject
 from tidewright.events.provisioning import AttemptRequest, FillBuffer, GroupVerdict, PlanScaleUp
 from tidewright.kube.keys import BufferKey, ObjectKey, RequestKey, key_of, namespace_of, parts, request_key
 from tidewright.kube.podshape import PODS
-from tidewright.kube.podspecs import of_template, scheduling_fields
+from tidewright.kube.podspecs import scheduling_fields
 from tidewright.kube.predicates import counted_alone
 from tidewright.provisioning.buffers import bursts
 from tidewright.provisioning.buffers import conditions as cond
@@ -136,11 +136,9 @@ def _template(work: BufferWork, key: BufferKey, name: str) -> Mapping[str, Templ
 def _wanted(work: BufferWork, key: BufferKey, template: str, chunks: int) -> Wanted:
     namespace = namespace_of(key)
     content = work.assumed.get(key) or work.state.templates[key_of(namespace, template)]
-    spec: JsonObject = dict(content.get("spec") or {})
+    spec: JsonObject = content.get("spec") or {}
     known = work.state.objects.get("PriorityClass", {}).get(str(spec.get("priorityClassName")))
-    if spec.get("priority") is None and known is not None:
-        spec["priority"] = known.get("value", 0)
-    shape = of_template({**content, "spec": spec}, namespace)
+    shape = work.shape_of(key, "room", content, known)
     scheduling = scheduling_fields(spec) if not shape.error else {}
     fields = ShapeFields(
         requests={name: amount for name, amount in shape.requests.items() if name != PODS},

@@ -16,13 +16,14 @@ from tidewright.events.decisions import RecordObjectEvent, SetStatus
 from tidewright.kube.conditions import Condition, find, parse, render, with_condition
 from tidewright.kube.keys import BufferKey, name_of, namespace_of, parts
 from tidewright.kube.podshape import PodShape
+from tidewright.kube.podspecs import of_template
 from tidewright.kube.windows import Standing
 from tidewright.provisioning import holding
 from tidewright.provisioning.buffers import conditions as cond
 from tidewright.provisioning.buffers import extras
 from tidewright.provisioning.buffers.kept import Buffer
 from tidewright.provisioning.buffers.spec import ours, strategy_of
-from tidewright.provisioning.index.index import Index
+from tidewright.provisioning.index.index import Index, Read
 from tidewright.provisioning.scaleup.orders import COMPONENT, MAX_MESSAGE
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import State
@@ -109,6 +110,26 @@ class BufferWork:
         if now.until is not None:
             self.dues.append(now.until + 0.001)
         return now
+
+    def shape_of(
+        self, key: BufferKey, what: str, template: JsonObject, known: JsonObject | None = None
+    ) -> PodShape:
+        """The shape of a pod template, which is read once as long as it is the same object.
+
+        Args:
+            key: the buffer that it is for.
+            what: what for.
+            template: the template.
+            known: its PriorityClass, for one that says no priority itself.
+        """
+        read = self.index.read.get((what, key))
+        if read is None or read.template is not template or read.beside is not known:
+            spec = dict(template.get("spec") or {})
+            if known is not None and spec.get("priority") is None:
+                spec["priority"] = known.get("value", 0)
+            shape = of_template({**template, "spec": spec}, namespace_of(key))
+            read = self.index.read[what, key] = Read(template, known, shape)
+        return read.shape
 
     # --- Statuses ---
 

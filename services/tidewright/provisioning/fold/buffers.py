@@ -74,6 +74,8 @@ def gone(state: State, event: p.CapacityBufferGone, touched: Touched) -> None:
     buffer = state.buffers.pop(buffer_key(event.namespace, event.name), None)
     if buffer is not None:
         _keep_shape(state, buffer, "", {})
+        for what in ("chunk", "room"):
+            index_of(state).read.pop((what, buffer_key(event.namespace, event.name)), None)
         wake(state, touched)
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
 from tidewright.events.base import JsonObject
-from tidewright.kube.keys import PodKey, RequestKey
+from tidewright.kube.keys import BufferKey, PodKey, RequestKey
 from tidewright.kube.podshape import PodShape
 from tidewright.provisioning.cluster.limits import GPU_LABELS
 from tidewright.provisioning.group_ids import NodeGroupId
@@ -31,6 +31,14 @@ class NodeKind(msgspec.Struct, frozen=True):
     allocatable: dict[str, int]
     labels: dict[str, str]
     counts: bool
+
+
+class Read(NamedTuple):
+    """A pod template as it was read, and what beside it decided how."""
+
+    template: JsonObject
+    beside: JsonObject | None
+    shape: PodShape
 
 
 _Same: TypeAlias = tuple[Any, ...]
@@ -57,6 +65,7 @@ class Index:
         changed: nodes that have changed, they or their pods, since scale-down looked at them.
         owners_changed: workloads that have, by `owner_key`.
         cards: what scale-down keeps of each node; made by who asks first.
+        read: pod templates of buffers as they were read, by what for; each holds as long as the template is the same object.
     """
 
     def __init__(self, objects: Mapping[str, Mapping[str, JsonObject]] | None = None) -> None:
@@ -84,6 +93,7 @@ class Index:
         self.changed: set[str] = set()
         self.owners_changed: set[str] = set()
         self.cards: Cards | None = None
+        self.read: dict[tuple[str, BufferKey], Read] = {}
         self.settings = Settings()
         self.warnings: tuple[str, ...] = ()
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tidewright.kube.podshape import HOSTNAME, PodShape
-from tidewright.kube.predicates import conflict, counted_alone
+from tidewright.kube.predicates import conflict, counted_alone, picky
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.nodes import Ints, Mask, Nodes
 
@@ -32,6 +32,7 @@ class Grid(Nodes):
         self.shapes: dict[str, PodShape] = {}
         self.pointer = 0
         self._own: set[str] = set()
+        self._picky: set[str] = set()
 
     def fork(self) -> Grid:
         """A copy that can be thrown away."""
@@ -40,6 +41,7 @@ class Grid(Nodes):
         other.where = dict(self.where)
         other.shapes = dict(self.shapes)
         other.pointer = self.pointer
+        other._picky = set(self._picky)
         self._own = set()  # both sides now share every inner table
         return other
 
@@ -70,7 +72,7 @@ class Grid(Nodes):
         inner[row] = inner.get(row, 0) + count
         if not inner[row]:
             del inner[row]
-        self.shapes.setdefault(shape.digest, shape)
+        self._know(shape)
         for name, amount in shape.requests.items():
             if amount:
                 self._column_of(name)[row] -= amount * count
@@ -82,7 +84,7 @@ class Grid(Nodes):
         inner = self._inner(shape.digest)
         for row, count in pods.items():
             inner[row] = inner.get(row, 0) + count
-        self.shapes.setdefault(shape.digest, shape)
+        self._know(shape)
         rows = np.fromiter(pods, dtype=np.int64, count=len(pods))
         counts = np.fromiter(pods.values(), dtype=np.int64, count=len(pods))
         for name, amount in shape.requests.items():
@@ -91,8 +93,16 @@ class Grid(Nodes):
         for row, count in pods.items() if shape.claims else ():
             self.devices.take(shape, row, count, self.reached())
 
+    def _know(self, shape: PodShape) -> None:
+        """A shape that has a pod here."""
+        if shape.digest not in self.shapes:
+            self.shapes[shape.digest] = shape
+            if picky(shape):
+                self._picky.add(shape.digest)
+
     def forget_shape(self, digest: str) -> None:
         """A shape means something else from now on; nothing of it may sit here."""
+        self._picky.discard(digest)
         self._masks.pop(digest, None)
         self.shapes.pop(digest, None)
 
@@ -127,7 +137,9 @@ class Grid(Nodes):
         if self.claimed(shape):
             mask[:] = False
         own_keys = sorted({t.key for t in shape.anti_affinity if t.key != HOSTNAME})
-        for digest, inner in self.where.items():
+        # Of two pods that cannot share a node, or a domain, one at least is picky.
+        for digest in self.where if picky(shape) else sorted(self._picky):
+            inner = self.where.get(digest)
             if not inner:
                 continue
             other = self.shapes[digest]
@@ -174,6 +186,14 @@ class Grid(Nodes):
         if shape.claims:
             self.devices.limit(shape, room, self.reached())
         return room
+
+    def _room_at(self, shape: PodShape, row: int) -> int:
+        """The same of one row, for a shape that only its amounts and the node can keep away."""
+        if not self.mask(shape)[row]:
+            return 0
+        asked = ((self.free.get(name), amount) for name, amount in shape.requests.items() if amount > 0)
+        fits = (0 if column is None else int(column[row]) // amount for column, amount in asked)
+        return max(0, min(fits, default=np.iinfo(np.int32).max))
 
     def spread_out(self, capacity: Ints, count: int) -> list[tuple[int, int]]:
         """Round robin of `count` pods over rows with this capacity: (row, pods), and move the pointer."""
@@ -246,14 +266,18 @@ class Grid(Nodes):
         if not counted_alone(shape):
             return 0  # where one may go depends on where the others are
         most = self.most(shape, count)
-        room = self.capacity(shape)
+        simple = not (shape.claims or self._picky or picky(shape))
+        room = None if simple else self.capacity(shape)
         placed = 0
         for name in sorted(nodes):
             if placed and self.devices.ties(shape):
                 room = self.capacity(shape)
             row = self.rows.get(name)
-            pods = 0 if row is None else min(most - placed, nodes[name], int(room[row]))
-            if row is not None and pods > 0:
+            if row is None:
+                continue
+            free = self._room_at(shape, row) if room is None else int(room[row])
+            pods = min(most - placed, nodes[name], free)
+            if pods > 0:
                 self.put(shape, row, pods)
                 placed += pods
         return placed

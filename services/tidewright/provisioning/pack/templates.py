@@ -11,7 +11,7 @@ import msgspec
 
 from tidewright.kube.devices.stock import Stock, among, lacking
 from tidewright.kube.podshape import PODS, NodeView, PodShape
-from tidewright.kube.predicates import conflict, node_reason, only_amounts
+from tidewright.kube.predicates import conflict, node_reason, only_amounts, picky
 from tidewright.kube.taints import HARD_EFFECTS
 from tidewright.provisioning.pack.classes import Item
 
@@ -86,15 +86,11 @@ def fits_reasons(shapes: Iterable[PodShape], template: Template) -> list[str]:
     """The same of many shapes: those that only their amounts can keep from such a node are compared with those alone."""
     free, view = template.free(), template.view
     tainted = any(taint.effect in HARD_EFFECTS for taint in view.taints)
-    open_to_all = not (tainted or view.unschedulable or any(map(_touchy, template.residents)))
+    open_to_all = not (tainted or view.unschedulable or any(picky(item.shape) for item in template.residents))
     return [
         _short(shape.requests, free) if open_to_all and only_amounts(shape) else fits_reason(shape, template)
         for shape in shapes
     ]
-
-
-def _touchy(resident: Item) -> bool:
-    return bool(resident.shape.host_ports or resident.shape.anti_affinity or resident.shape.volumes)
 
 
 def _short(requests: Mapping[str, int], free: Mapping[str, int]) -> str:
