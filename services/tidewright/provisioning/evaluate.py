@@ -305,13 +305,13 @@ class Evaluation:
             return None
         if any(isinstance(decision, PlanScaleUp) for decision in self.decisions):
             _place(world.grid, pool)  # where requests leave room on the nodes that are ordered for them
-        if not chunks.wanted:
+        pods = [Item(d.shape, d.count) for d in _in_order(pool.values()) if d.count]
+        if not chunks.wanted or not pods:
             return None
         trial = msgspec.structs.replace(world, grid=world.grid.fork())
         placed = room.place(chunks, trial) if fillings is None else fillings
         keys = room.lacking(chunks, placed)
-        pods = [Item(d.shape, d.count) for d in _in_order(pool.values()) if d.count]
-        if not keys or not pods:
+        if not keys:
             return None
         items = merged((i.shape, i.count) for i in (*pods, *room.asked(chunks, placed, keys)))
         plan = plan_all(items, trial, redistribute=self.index.settings.hold)
