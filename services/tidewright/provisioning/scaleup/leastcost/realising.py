@@ -40,7 +40,8 @@ def realised(classes: Problem, items: Problem, nodes: Sequence[Nodes]) -> Realis
     over: list[int] = []
     requests = items.requests.tolist()
     # Those that are a class of their own first: they ask for just what was planned, and some share no node with others.
-    order = sorted(range(len(queues)), key=lambda c: (len(classes.members[c]) > 1, -_largest(classes, c)))
+    large = _sizes(classes).tolist()
+    order = sorted(range(len(queues)), key=lambda c: (len(classes.members[c]) > 1, -large[c], c))
     for planned in nodes:
         there = [c for c in order if planned.held[c]]
         for _ in range(planned.nodes):
@@ -98,10 +99,6 @@ def _sizes(items: Problem) -> Floats:
     for r in range(items.requests.shape[1]):
         size += items.requests[:, r] / most[r]
     return size
-
-
-def _largest(classes: Problem, c: int) -> int:
-    return int(classes.requests[c].max(initial=0))
 
 
 def _dealt(members: Sequence[int], size: Floats, counts: Ints) -> deque[int]:
