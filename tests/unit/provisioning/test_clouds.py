@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from tests.vectors.provisioning_life import Cluster
+from tidewright.events import facts as f
 from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
 from tidewright.host.fold.explainer import Reference
@@ -32,7 +33,7 @@ def cloud(at: float, **more: Any) -> p.CloudObserved:
 
 def standing(cluster: Cluster, kind: str, name: str) -> str:
     state = msgspec.json.decode(msgspec.json.encode(cluster.state), type=State)
-    space = "" if kind == "nodegroup" else "ns"
+    space = "" if kind in ("nodegroup", "node") else "ns"
     return " ".join(EXPLAINER.standing(state, Reference(kind, space, name), cluster.now))
 
 
@@ -173,3 +174,34 @@ def test_what_cannot_be_read_is_an_event_that_names_cloud_group_and_remedy() -> 
 
 def said_of_clouds(cluster: Cluster) -> list[Any]:
     return [one for one in cluster.said if getattr(one, "reason", "") == "CloudUnreadable"]
+
+
+def test_a_node_without_a_provider_id_is_told_apart_from_one_that_nobody_has() -> None:
+    cluster = Cluster()
+    for name, provided in (("bare", ""), ("foreign", "moon:///foreign")):
+        cluster.tell(f.NodeObserved(at=cluster.now, name=name, ready=True, provider_id=provided))
+    assert "It has no spec.providerID, by which clouds know their machines" in standing(
+        cluster, "node", "bare"
+    )
+    assert "--provider-id" in standing(cluster, "node", "bare")
+    assert "No group of a cloud has a machine moon:///foreign: it is never removed." in standing(
+        cluster, "node", "foreign"
+    )
+
+
+def test_an_instance_that_never_registers_is_an_event_that_names_its_group_and_goes() -> None:
+    cluster = Cluster(boots=False)
+    cluster.add_group("g", cpu=4000, maximum=10, target=1, cloud="east")
+    cluster.groups["g"].instances.append(p.Instance(id="sim://ghost", state="running"))
+    cluster.observe_group("g")
+    cluster.settle()
+    cluster.advance(16 * 60)
+    cluster.settle()
+    told = [
+        getattr(one, "message", "")
+        for one in cluster.said
+        if getattr(one, "reason", "") == "DeleteUnregistered"
+    ]
+    assert told[:1] == ["group g: 1 instances never registered"]
+    gone = [one for one in cluster.said if isinstance(one, p.DeleteInstances)]
+    assert [(one.target.name, one.instances) for one in gone[:1]] == [("g", ("sim://ghost",))]

@@ -515,11 +515,13 @@ def _node(state: State, name: str) -> list[str]:
     node = state.nodes.get(name)
     if node is None:
         return []
-    sentences = [
-        f"It is in group {node.group}."
-        if node.group
-        else "No group of the cloud has it: it is never removed."
-    ]
+    if node.group:
+        sentences = [f"It is in group {node.group}."]
+    elif node.provider_id:
+        sentences = [f"No group of a cloud has a machine {node.provider_id}: it is never removed."]
+    else:
+        unknown = "It has no spec.providerID, by which clouds know their machines: it is of no group and never removed."
+        sentences = [unknown, "Its kubelet (--provider-id) or the cloud's controller manager sets it."]
     sentences += leaving.of_node(state, name)
     busy = index_of(state).busy.get(name, 0)
     sentences.append(
