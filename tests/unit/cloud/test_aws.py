@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, NoRegionError
 
 from tests.unit.cloud.contract.of_aws import TAG, ZONE, AwsBench, fields, raw_client
@@ -273,3 +274,67 @@ async def test_a_placeholder_among_what_is_deleted_drops_all_that_has_not_come()
         await group.delete_nodes(coming[:1], key="l")
         assert await bench.size("g") == 1
         assert len(await bench.running("g")) == 1
+
+
+async def test_instance_requirements_are_asked_for_a_type_and_its_least_size_counts() -> None:
+    async with AwsBench() as bench:
+        async with raw_client("ec2") as ec2:
+            await ec2.create_launch_template(
+                LaunchTemplateName="any",
+                LaunchTemplateData={
+                    "ImageId": "ami-12c6146b",
+                    "InstanceRequirements": {"VCpuCount": {"Min": 3}, "MemoryMiB": {"Min": 8000}},
+                },
+            )
+        await bench.raw.create_auto_scaling_group(
+            AutoScalingGroupName="of-any", MinSize=0, MaxSize=5, DesiredCapacity=0, AvailabilityZones=[ZONE],
+            LaunchTemplate={"LaunchTemplateName": "any", "Version": "$Latest"},
+            Tags=[{"Key": TAG, "Value": "true", "PropagateAtLaunch": False}],
+        )  # fmt: skip
+        passed_on = bench.proxy.answer
+
+        def with_types(method: str, path: str, body: bytes) -> web.Response | None:
+            if fields(body).get("Action") != "GetInstanceTypesFromInstanceRequirements":
+                return passed_on(method, path, body)
+            text = (
+                '<GetInstanceTypesFromInstanceRequirementsResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">'
+                "<instanceTypeSet><item><instanceType>m5.2xlarge</instanceType></item></instanceTypeSet>"
+                "</GetInstanceTypesFromInstanceRequirementsResponse>"
+            )
+            return web.Response(text=text, content_type="text/xml")
+
+        bench.proxy.answer = with_types
+        await bench.provider.refresh()
+        (found,) = bench.provider.node_groups()
+        template = await found.template()
+        assert (template.capacity["cpu"], template.capacity["memory"]) == ("3", "8000Mi")
+        assert found.machine_type == "m5.2xlarge"
+        (asked,) = [
+            fields(body) for _, _, body in bench.proxy.calls
+            if fields(body).get("Action") == "GetInstanceTypesFromInstanceRequirements"
+        ]  # fmt: skip
+        assert asked["InstanceRequirements.VCpuCount.Min"] == "3"
+
+
+async def test_eks_is_asked_about_a_managed_group_until_it_has_had_a_node() -> None:
+    async with AwsBench() as bench:
+        tags = {"eks:cluster-name": "c", "eks:nodegroup-name": "ng"}
+        await bench.define("managed", tags=tags)
+        said = {
+            "nodegroup": {
+                "labels": {"pool": "green"},
+                "taints": [{"key": "a", "value": "b", "effect": "NO_SCHEDULE"}],
+            }
+        }
+        passed_on = bench.proxy.answer
+        bench.proxy.answer = lambda method, path, body: (
+            web.json_response(said) if path == "/clusters/c/node-groups/ng" else passed_on(method, path, body)
+        )
+        template = await (await bench.group("managed")).template()
+        assert template.labels["pool"] == "green"
+        assert template.taints == (Taint(key="a", value="b", effect="NoSchedule"),)
+        await (await bench.provider.group("managed")).increase_size(1, key="k", expect=0)
+        await bench.come("managed")
+        bench.proxy.calls.clear()
+        assert "pool" not in (await (await bench.group("managed")).template()).labels
+        assert not [path for _, path, _ in bench.proxy.calls if "node-groups" in path]
