@@ -23,7 +23,7 @@ from tidewright.provisioning.group_ids import NO_GROUP, NodeGroupId
 from tidewright.provisioning.pending.helped import of_daemon_set
 from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.requests.spec import consumed_request, consumes
-from tidewright.provisioning.scaledown.removal.saga import Removal
+from tidewright.provisioning.scaledown.removal.saga import Removal, Stuck
 from tidewright.provisioning.scaleup.saga import Execution
 from tidewright.provisioning.unanswered import Order
 
@@ -406,6 +406,7 @@ class State(msgspec.Struct, dict=True):
         unmarking: node to the decision, without an outcome yet, to take our mark off it.
         softening: the same for the soft taint, on or off.
         left: node to when that is tried again, where it failed.
+        stuck: those of them where it was refused.
         replicas: workload (`owner_key`) to the number of pods that it wants, of kinds that rules about
             removing pods know.
         template_meta: of the PodTemplates in `templates` what buffers ask for, where it was told.
@@ -447,6 +448,7 @@ class State(msgspec.Struct, dict=True):
     unmarking: dict[str, str] = {}
     softening: dict[str, str] = {}
     left: dict[str, float] = {}
+    stuck: dict[str, Stuck] = {}
     budgets: dict[ObjectKey, Budget] = {}
     replicas: dict[str, int] = {}
     objects: dict[str, dict[str, JsonObject]] = {}

@@ -13,7 +13,7 @@ from tidewright.events import facts as f
 from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
 from tidewright.events.config import ConfigSet, ModesSet
-from tidewright.events.decisions import EvictPod, SetTimer
+from tidewright.events.decisions import EvictPod, RecordObjectEvent, SetTimer
 from tidewright.host.fold.explainer import Reference
 from tidewright.kube.taints import DELETION_CANDIDATE, DRAIN, TO_BE_DELETED
 from tidewright.provisioning.scaledown.removal.soft import soft_marks
@@ -320,6 +320,17 @@ def test_deletions_of_a_group_are_gathered_for_one_call() -> None:
     assert (deletion.nodes, deletion.from_size, deletion.size) == (("n0", "n1"), 3, 1)
 
 
+def test_of_gathered_deletions_only_those_below_the_minimum_are_undone() -> None:
+    cluster = world(4, {"node-deletion-batcher-interval": "10s"}, minimum=2)
+    for name in ("n0", "n1", "n2"):
+        cluster.remove(name, drain=False)
+    cluster.advance(20.0)
+    (deletion,) = cluster.of(p.DeleteInstances)
+    assert (deletion.nodes, deletion.size) == (("n0", "n1"), 2)
+    assert cluster.undone() == ["NodeGroupMinSizeReached"]
+    assert cluster.marked() == set()
+
+
 def test_a_group_that_goes_as_a_whole_goes_at_once_or_not_at_all() -> None:
     cluster = world()
     whole = ("n0", "n1", "n2")
@@ -382,6 +393,24 @@ def test_marks_that_were_left_over_come_off() -> None:
     cluster.mark_fails = ""
     cluster.advance(11.0)
     assert cluster.marked() == set()
+
+
+def test_a_mark_that_may_not_be_taken_off_is_tried_more_and_more_seldom_and_said_once() -> None:
+    cluster = world()
+    cluster.objects["n0"]["metadata"]["annotations"][DRAIN] = "provisioning.all.1.0 cordoned"
+    cluster.objects["n0"]["spec"] = {"taints": [{"key": TO_BE_DELETED, "value": "1", "effect": "NoSchedule"}]}
+    cluster.mark_fails = "Forbidden"
+    cluster.tell(cluster.fact_of("n0"))
+    cluster.advance(3600.0)
+    tried = len(cluster.of(p.MarkNode))
+    assert tried <= 20
+    (said,) = [d for d in cluster.of(RecordObjectEvent) if "take our taint" in d.message]
+    assert (said.target.name, said.event_type) == ("n0", "Warning")
+    assert "Forbidden here" in said.message
+    cluster.mark_fails = ""
+    cluster.advance(300.0)
+    assert cluster.marked() == set()
+    assert (cluster.state.left, cluster.state.stuck) == ({}, {})
 
 
 def test_the_mark_of_an_incumbent_stays() -> None:

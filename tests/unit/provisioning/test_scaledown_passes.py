@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from tests.unit.provisioning.watched import Watched, three_nodes
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
+from tidewright.events.base import JsonObject
 from tidewright.events.decisions import SetTimer
 from tidewright.kube.keys import pod_key
 from tidewright.provisioning.group_ids import NodeGroupId
@@ -93,6 +95,33 @@ def test_a_budget_is_charged_by_every_node_that_goes() -> None:
     assert len(cluster.unneeded - {"g3"}) == 1
     blocked = [paused.pod_reason for paused in cluster.state.paused.values()]
     assert blocked == ["NotEnoughPdb"] * 2
+
+
+@pytest.mark.parametrize(
+    ("selector", "covered"),
+    [
+        ({"matchLabels": {}}, True),
+        ({"matchExpressions": []}, True),
+        ({}, True),
+        (None, False),
+        ({"matchLabels": {"app": "other"}}, False),
+        ({"matchExpressions": [{"key": "app", "operator": "Near"}]}, True),
+        ({"matchLabels": {"pod-template-hash": "7d4"}}, True),
+        ({"matchLabels": {"app": "other", "pod-template-hash": "7d4"}}, False),
+    ],
+)
+def test_a_budget_covers_whom_its_selector_means(selector: JsonObject | None, covered: bool) -> None:
+    """An empty one everybody, none nobody; one that cannot be read, or asks for what is not known, rather too many."""
+    cluster = Watched()
+    cluster.nodes(3)
+    for i in range(2):
+        cluster.placed(f"p{i}", f"g{i}")
+    cluster.tell(
+        p.PodDisruptionBudgetObserved(at=cluster.now, namespace="ns", name="b", selector=selector, allowed=0)
+    )
+    cluster.advance(15)
+    reasons = {paused.pod_reason for paused in cluster.state.paused.values()}
+    assert ("NotEnoughPdb" in reasons) is covered
 
 
 def test_a_pod_that_waits_keeps_the_node_on_which_it_fits() -> None:

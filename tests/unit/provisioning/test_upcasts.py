@@ -35,6 +35,7 @@ NEW = {
     "removals",
     "removals_due",
     "unmarking",
+    "stuck",
     "softening",
     "left",
     "unneeded",

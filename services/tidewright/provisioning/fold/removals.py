@@ -15,7 +15,7 @@ from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.scaledown.removal.marking import drain_of, shows
-from tidewright.provisioning.scaledown.removal.saga import AGAIN_S, Leaving, Removal
+from tidewright.provisioning.scaledown.removal.saga import AGAIN_S, Leaving, Removal, Stuck
 from tidewright.provisioning.state import Lately, Node, State
 from tidewright.provisioning.tell import counts
 from tidewright.provisioning.unanswered import EvictOrder, SoftOrder, TaintOrder, UnmarkOrder
@@ -156,10 +156,7 @@ def answered(
     if isinstance(order, UnmarkOrder):
         if state.unmarking.get(order.node) == event.decision:
             del state.unmarking[order.node]
-        if isinstance(event, o.Applied):
-            state.left.pop(order.node, None)
-        elif order.node in state.nodes:
-            state.left[order.node] = state.now + AGAIN_S
+        _unmark_answered(state, event, order.node)
         return
     removal = state.removals.get(order.node)
     if removal is None:
@@ -180,6 +177,19 @@ def answered(
             counts.add(state.counts, "cluster_autoscaler_evicted_pods_total", eviction_result="succeeded")
     else:
         leaving.refused, leaving.refused_at = event.reason or "Refused", state.now
+
+
+def _unmark_answered(state: State, event: _Outcome, node: str) -> None:
+    if isinstance(event, o.Applied) or node not in state.nodes:
+        state.left.pop(node, None)
+        state.stuck.pop(node, None)
+        return
+    wait_s = AGAIN_S
+    if isinstance(event, o.Rejected):  # no outage, which ends by itself
+        before = state.stuck.get(node)
+        stuck = state.stuck[node] = Stuck((before.times if before is not None else 0) + 1, _why(event))
+        wait_s = stuck.wait_s
+    state.left[node] = state.now + wait_s
 
 
 def _mark_answered(
@@ -221,6 +231,7 @@ def gone(state: State, name: str) -> None:
     if removal is not None and not removal.deletion:
         del state.removals[name]
     state.left.pop(name, None)
+    state.stuck.pop(name, None)
     state.softening.pop(name, None)
     state.unmarking.pop(name, None)
 
@@ -266,6 +277,7 @@ def forget(state: State) -> None:
     state.unmarking.clear()
     state.softening.clear()
     state.left.clear()
+    state.stuck.clear()
 
 
 def leftovers(state: State) -> list[str]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from tidewright.kube.keys import ObjectKey, PodKey, namespace_of, parts
-from tidewright.kube.selectors import LabelSelector, SelectorError
+from tidewright.kube.selectors import LabelSelector
 from tidewright.kube.taints import taints_of
 from tidewright.provisioning.cluster.cluster_state import Readiness, readiness
 from tidewright.provisioning.cluster.limits import GPU_LABELS, GPU_RESOURCES
@@ -24,7 +24,7 @@ from tidewright.provisioning.index.indexing import Awaited, awaited, holds_room,
 from tidewright.provisioning.index.resolving import shape_of
 from tidewright.provisioning.scaledown.candidates import eligible, order
 from tidewright.provisioning.scaledown.candidates.utilisation import Use, larger, share
-from tidewright.provisioning.scaledown.drain.budgets import Allowance
+from tidewright.provisioning.scaledown.drain.budgets import Allowance, selector_of
 from tidewright.provisioning.scaledown.drain.rules import (
     KUBE_SYSTEM,
     LONG_TERMINATING_S,
@@ -99,7 +99,7 @@ class Cards:
         self.unready: dict[str, None] = {}
         self._owned: dict[str, set[str]] = {}
         self._until: dict[str, float] = {}
-        self._selectors: dict[ObjectKey, tuple[BudgetState, LabelSelector]] = {}
+        self._selectors: dict[ObjectKey, tuple[BudgetState, LabelSelector | None]] = {}
 
     def bring_up(self, state: State, index: Index, now: float, most: int | None = None) -> None:
         """Read anew what has changed since the last time; at most so many nodes, where the rest has time."""
@@ -208,19 +208,15 @@ class Cards:
         for key, budget in state.budgets.items():
             known = self._selectors.get(key)
             if known is None or known[0].selector != budget.selector:
-                try:
-                    selector = LabelSelector.of(budget.selector)
-                except SelectorError:
-                    selector = LabelSelector()
-                known = self._selectors[key] = (budget, selector)
-            readable = known[1].everything is False or budget.selector == {}
+                known = self._selectors[key] = (budget, selector_of(budget.selector))
+            selector = known[1]
             namespace, name = parts(key)
             found.append(
                 Budget(
                     namespace=namespace,
                     name=name,
-                    selector=known[1],
-                    allowed=0 if budget.behind or not readable else budget.allowed,
+                    selector=selector or LabelSelector(),
+                    allowed=0 if budget.behind or selector is None else budget.allowed,
                 )
             )
         return found

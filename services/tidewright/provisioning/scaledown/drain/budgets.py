@@ -8,8 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from tidewright.events.base import JsonObject
 from tidewright.kube.keys import PodKey
+from tidewright.kube.selectors import LabelSelector, SelectorError
+from tidewright.kube.shapes import REVISION_LABELS
 from tidewright.provisioning.scaledown.scene import Budget, Resident
+
+
+def selector_of(stored: JsonObject | None) -> LabelSelector | None:
+    """Whose pods a budget protects, as far as shapes tell; None when its selector cannot be read.
+
+    Shapes leave out labels that differ by revision or by pod: what is asked of these counts as met. So a budget may
+    be taken to cover more pods than it does, and never fewer.
+    """
+    try:
+        selector = LabelSelector.of(stored)
+    except SelectorError:
+        return None
+    told = tuple(one for one in selector.requirements if one.key not in REVISION_LABELS)
+    return LabelSelector(told, selector.nothing)
 
 
 class Allowance:

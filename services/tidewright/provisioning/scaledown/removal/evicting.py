@@ -13,7 +13,8 @@ import msgspec
 from tidewright.events.base import ObjectRef
 from tidewright.events.decisions import EvictPod
 from tidewright.kube.keys import ObjectKey, PodKey, namespace_of, parts
-from tidewright.kube.selectors import LabelSelector, SelectorError
+from tidewright.kube.selectors import LabelSelector
+from tidewright.provisioning.scaledown.drain.budgets import selector_of
 from tidewright.provisioning.scaledown.removal.saga import Leaving, Removal
 from tidewright.provisioning.scaledown.removal.standing import thought_gone_at
 from tidewright.provisioning.settings import Settings
@@ -72,7 +73,7 @@ class Rooms:
         spaces: dict[str, list[tuple[ObjectKey, LabelSelector, Budget]]] = {}
         self._spaces = spaces
         for key, budget in self._state.budgets.items():
-            selector = _selector(budget)
+            selector = selector_of(budget.selector)  # one that cannot be read is the API server's to judge
             if selector is not None:
                 spaces.setdefault(namespace_of(key), []).append((key, selector, budget))
         for removal in self._state.removals.values() if spaces else ():
@@ -88,16 +89,6 @@ class Rooms:
                 self._used[key] = self._used.get(key, 0) + 1
             if leaving.evicted_at is not None:
                 self._moved_at[key] = max(self._moved_at.get(key, 0.0), leaving.evicted_at)
-
-
-def _selector(budget: Budget) -> LabelSelector | None:
-    """None: it protects nobody; one that cannot be read is the API server's to judge."""
-    if budget.selector is None:
-        return None
-    try:
-        return LabelSelector.of(budget.selector)
-    except SelectorError:
-        return None
 
 
 class Turn(msgspec.Struct):

@@ -11,6 +11,8 @@ REMOVALS = "removals"
 """The timer that has removals looked at."""
 AGAIN_S = 10.0
 """How long after a refusal the same is asked again."""
+REFUSED_MOST_S = 300.0
+"""How long at most, where it is refused time after time."""
 
 
 class Leaving(msgspec.Struct):
@@ -34,6 +36,18 @@ class Leaving(msgspec.Struct):
     @property
     def again_at(self) -> float:
         return self.refused_at + AGAIN_S
+
+
+class Stuck(msgspec.Struct):
+    """A mark of ours that may not be taken off: how often in a row that was refused, and why the last time."""
+
+    times: int
+    why: str
+
+    @property
+    def wait_s(self) -> float:
+        """How long it is left alone now: twice as long each time."""
+        return min(AGAIN_S * 2.0 ** min(self.times - 1, 10), REFUSED_MOST_S)
 
 
 class Removal(msgspec.Struct):

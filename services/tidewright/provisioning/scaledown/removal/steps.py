@@ -67,6 +67,9 @@ class Steps:
             elif (left := marking.left_over(self.state, name, self.now)) is not None:
                 if (again := self.state.left.get(name, 0.0)) <= self.now:
                     self.decisions.append(left)
+                    stuck = self.state.stuck.get(name)
+                    if stuck is not None and stuck.times == 1:
+                        self.decisions.append(words.stuck(self.now, name, left.target.uid, stuck))
                 else:
                     self._again(again)
         for group in sorted(self._ready):
@@ -242,10 +245,14 @@ class Steps:
             for d in self.decisions
             if isinstance(d, DeleteInstances) and d.target.name == group
         )
-        if before - len(names) < known.min_size:
-            for name in names:
-                message = f"group {group} has {before} nodes, its minimum is {known.min_size}"
-                self._undo(name, self.state.removals[name], Undo("NodeGroupMinSizeReached", message))
+        room = max(0, before - known.min_size)
+        if room < len(names) and self.state.removals[names[0]].whole:
+            room = 0
+        for name in names[room:]:
+            message = f"group {group} has {before} nodes, its minimum is {known.min_size}"
+            self._undo(name, self.state.removals[name], Undo("NodeGroupMinSizeReached", message))
+        names = names[:room]
+        if not names:
             return
         removals = [self.state.removals[name] for name in names]
         self.decisions.append(

@@ -8,7 +8,7 @@ from tidewright.events.base import ObjectRef
 from tidewright.events.decisions import RecordObjectEvent
 from tidewright.kube.keys import PodKey
 from tidewright.provisioning.scaledown.removal.marking import node_ref
-from tidewright.provisioning.scaledown.removal.saga import Removal
+from tidewright.provisioning.scaledown.removal.saga import REFUSED_MOST_S, Removal, Stuck
 from tidewright.provisioning.scaleup.orders import COMPONENT, MAX_MESSAGE, pod_event, status_event
 
 SCALE_DOWN, SCALE_DOWN_EMPTY, SCALE_DOWN_FAILED = "ScaleDown", "ScaleDownEmpty", "ScaleDownFailed"
@@ -59,6 +59,15 @@ def undone(at: float, node: str, removal: Removal, why: str) -> RecordObjectEven
         what = f"failed to {'drain and delete node' if removal.drains else 'delete empty node'}"
     target = node_ref(node, removal.uid)
     return _on(target, at, f"{what}: {why}", reason=SCALE_DOWN_FAILED, event_type="Warning")
+
+
+def stuck(at: float, node: str, uid: str, found: Stuck) -> RecordObjectEvent:
+    """On the node: it stays, and carries our mark all the same."""
+    message = (
+        f"failed to take our taint, cordon and annotation off the node: {found.why}; it is tried again, at least every "
+        f"{REFUSED_MOST_S:.0f} s: allow the actuator to update nodes (role actuator-scale-down), or take them off"
+    )
+    return _on(node_ref(node, uid), at, message, reason=SCALE_DOWN_FAILED, event_type="Warning")
 
 
 def deleted(at: float, node: str, uid: str, *, drains: bool) -> list[RecordObjectEvent]:
