@@ -10,7 +10,7 @@ sizes stand, and nobody grows it meanwhile. So is a cloud.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 import msgspec
 import structlog
@@ -50,6 +50,8 @@ AGAIN_S = 60.0
 READS = 3
 """Attempts to read a group within one poll."""
 CONCURRENCY = 8
+PART = 32
+"""Groups that are told together: the first time each may cost several calls."""
 NONSENSE = (ValueError, LookupError, TypeError, AttributeError, msgspec.MsgspecError)
 """What comes of an answer that says something else than it should: of one cloud or group, which stops no other."""
 NOT_CONFIGURED = CloudObserved(at=0.0, name=NONE, state=ABSENT)
@@ -149,25 +151,38 @@ class CloudReader:
 
     async def poll(self) -> list[ObjectFact]:
         """What is new about all groups, by name, then about the cloud; `at` 0."""
+        return [fact async for part in self.parts() for fact in part]
+
+    async def parts(self) -> AsyncGenerator[list[ObjectFact], None]:
+        """The same part by part as it is read, so that no group waits for hundreds of others."""
         self.polls += 1
         began = self._stamp.now()
+        until = asyncio.get_running_loop().time() + POLL_S
         try:
-            async with asyncio.timeout(POLL_S):
-                facts = await self._groups()
+            async with asyncio.timeout_at(until):
+                await self.provider.refresh()
+            groups = sorted(self.provider.node_groups(), key=lambda group: group.id)
+            for start in range(0, len(groups), PART):
+                part = groups[start : start + PART]
+                async with asyncio.timeout_at(until):
+                    answers = await asyncio.gather(*map(self._ask, part))
+                yield self._facts(part, answers)
         except TimeoutError:
             slow = Unavailable(f"cloud {self.spec.name}: not read within {POLL_S:g} s", code="Timeout")
-            facts = self._away(slow)
+            yield self._away(slow)
         except CloudError as error:
-            facts = self._away(error)
+            yield self._away(error)
         except NONSENSE as error:
-            facts = self._away(_unreadable(f"cloud {self.spec.name}", error))
+            yield self._away(_unreadable(f"cloud {self.spec.name}", error))
         else:
+            there = {self._names.name(self.spec.name, group.id) for group in groups}
+            yield [self.gone(name) for name in sorted(set(self._said) - there)]
             self._error, self._failed_polls = None, 0
             refreshed = self.state.refreshed if self._failed else began
             self.state = msgspec.structs.replace(
                 self.state, state=READY, error="", message="", refreshed=refreshed
             )
-        return [*facts, *self._cloud()]
+        yield self._cloud()
 
     def _away(self, error: CloudError) -> list[ObjectFact]:
         """The whole cloud could not be read."""
@@ -193,15 +208,12 @@ class CloudReader:
         self._cloud_said = (state, now)
         return [state]
 
-    async def _groups(self) -> list[ObjectFact]:
-        await self.provider.refresh()
-        groups = sorted(self.provider.node_groups(), key=lambda group: group.id)
-        answers = await asyncio.gather(*(self._ask(group) for group in groups))
+    def _facts(
+        self, groups: Sequence[Group], answers: Sequence[NodeGroupObserved | CloudError]
+    ) -> list[ObjectFact]:
         facts: list[ObjectFact] = []
-        there: set[str] = set()
         for group, answer in zip(groups, answers, strict=True):
             name = self._names.name(self.spec.name, group.id)
-            there.add(name)
             if isinstance(answer, CloudError):
                 facts += self._unreadable([name], answer)
             else:
@@ -211,8 +223,6 @@ class CloudReader:
                 fact = self._claims.judged(fact)
                 self._last[name] = fact
                 facts += self._if_new(fact)
-        for name in sorted(set(self._said) - there):
-            facts.append(self.gone(name))
         return facts
 
     def gone(self, name: str) -> NodeGroupGone:
@@ -353,7 +363,8 @@ class CloudsWatch:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
-            await self._say(await reader.poll())
+            async for facts in reader.parts():
+                await self._say(facts)
             reader.synced.set()
             most_s, least_s = reader.pause_s
             wall_s = self._clock.wall_seconds(min(self._interval_s, most_s))

@@ -16,7 +16,7 @@ from tidewright.provisioning.fold.evolve import evolve
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.state import State
 from tidewright.watcher.claims import Claims
-from tidewright.watcher.clouds import AGAIN_S, FAILURES_BEFORE_SAID, INTERVAL_S, CloudReader, Names
+from tidewright.watcher.clouds import AGAIN_S, FAILURES_BEFORE_SAID, INTERVAL_S, PART, CloudReader, Names
 from tidewright.watcher.log_time import Stamp
 from tidewright.watcher.nodegroups import busy
 
@@ -249,3 +249,16 @@ async def test_a_group_that_cannot_be_read_is_looked_at_ever_more_seldom() -> No
     cloud.refuse = lambda name: None
     fact = await one(groups)
     assert (fact.error, fact.message) == ("", "")
+
+
+async def test_groups_are_told_as_they_are_read_and_not_all_at_the_end() -> None:
+    cloud = Cloud(*(group(f"g{number:03}") for number in range(PART + 1)))
+    parts = poller(cloud).parts()
+    first = await anext(parts)
+    assert [fact.name for fact in first] == [f"g{number:03}" for number in range(PART)]
+    assert "target" in cloud.calls
+    before = len(cloud.calls)
+    second = await anext(parts)
+    assert [fact.name for fact in second] == [f"g{PART:03}"]
+    assert len(cloud.calls) > before  # it was asked about only now
+    await parts.aclose()
