@@ -483,7 +483,6 @@ class KwokStage(KubernetesStage):
         # What is written comes from the actuator alone, whose cluster is the cloud.
         self.services.kubeconfigs["actuator"] = self.proxied
         self._templates: dict[str, dict[str, Any]] = {}
-        self._slow: set[str] = set()
         self._maps = f"/api/v1/namespaces/{self.world.namespace}/configmaps"
         config = {
             "apiVersion": "v1alpha1", "readNodesFrom": "configmap",
@@ -514,9 +513,7 @@ class KwokStage(KubernetesStage):
             self.refused.add(group)
         node = self.node(f"template-{group}", "")
         del node["metadata"]["labels"]["kubernetes.io/hostname"]
-        if slow:
-            self._slow.add(group)
-            del node["metadata"]["labels"][NODE_LABEL]  # no kubelet makes it ready either
+        del slow  # its machines are nodes at once: none is still to come
         node["metadata"]["annotations"] = {
             GROUP_LABEL: group, f"{KWOK}min-count": str(minimum), f"{KWOK}max-count": str(maximum),
         }  # fmt: skip
@@ -540,7 +537,7 @@ class KwokStage(KubernetesStage):
         for name, node in (await self.node_objects()).items():
             conditions = node.get("status", {}).get("conditions") or ()
             is_ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
-            if not is_ready and node["metadata"]["annotations"].get(GROUP_LABEL) not in self._slow:
+            if not is_ready:
                 ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
                 with contextlib.suppress(KubeError):  # it may be gone by now
                     await merge(self.world.kube, f"{NODES}/{name}/status", ready)
