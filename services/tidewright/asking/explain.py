@@ -173,7 +173,7 @@ async def _spoken(
         return isinstance(entry.event, Event) and explainer.concerns(entry.event, asked)
 
     decided = await lookups.decisions(source, patterns, moment.seq, wanted, enough=EARLIER + 1)
-    why, earlier = await _latest(source, decided, service, explainer)
+    why, earlier = await _latest(source, decided, service, explainer, asked)
     standing = tuple(explainer.standing(fold.state, asked, max(fold.at, moment.at)))
     if (standing or why) and (problem := await halted(source, about, moment.bound)):
         standing = (f"Nothing is decided: {problem}.", *standing)
@@ -189,18 +189,24 @@ async def _deciding_about(source: Source, asked: Reference, moment: Moment) -> s
 async def _by_another(source: Source, asked: Reference, moment: Moment, name: str) -> _Part:
     pattern = lookups.decided_about(source, name, asked)
     decided = await lookups.decisions(source, [pattern], moment.seq, _tells, enough=EARLIER + 1)
-    why, earlier = await _latest(source, decided, None, None)
+    why, earlier = await _latest(source, decided, None, None, asked)
     return _Part(name, why, earlier)
 
 
 async def _latest(
-    source: Source, decided: Sequence[Found], service: Service | None, explainer: Explainer[Any] | None
+    source: Source,
+    decided: Sequence[Found],
+    service: Service | None,
+    explainer: Explainer[Any] | None,
+    asked: Reference,
 ) -> tuple[Why | None, list[Found]]:
     """Explain the latest decision that has reasons; the others are listed."""
     if not decided:
         return None, []
     main = next((candidate for candidate in decided if getattr(candidate.event, "because", ())), decided[0])
-    return await why_of(source, main, service, explainer), [other for other in decided if other is not main]
+    return await why_of(source, main, service, explainer, asked), [
+        other for other in decided if other is not main
+    ]
 
 
 def _tells(entry: Found) -> bool:
@@ -208,9 +214,13 @@ def _tells(entry: Found) -> bool:
 
 
 async def why_of(
-    source: Source, decided: Found, service: Service | None, explainer: Explainer[Any] | None
+    source: Source,
+    decided: Found,
+    service: Service | None,
+    explainer: Explainer[Any] | None,
+    concerned: Reference | None = None,
 ) -> Why:
-    """Explain one decision: reasons, causes, outcome, and what would have changed it."""
+    """Explain one decision, or what of it concerns an object: reasons, causes, outcome, and what would have changed it."""
     event = decided.event
     name = lookups.service_of(source.subjects, decided.record)
     because = getattr(event, "because", ())
@@ -234,14 +244,16 @@ async def why_of(
         )
     rests_on: tuple[Found, ...] = ()
     opposite: tuple[str, ...] = ()
+    part: Event = event
     if causes:
         asked = Asked.about(source, service, _namespace(event))
         seen = await seen_by(source, asked, causes[0].record, causes[0].event, event)
         state = seen.fold.state
         behind = await lookups.last_facts(source, explainer.facts(state, event), causes[0].seq, seen.words)
         rests_on = tuple(fact for fact in behind if fact.seq != causes[0].seq)
+        part = event if concerned is None else explainer.part(state, event, concerned)
         opposite = tuple(explainer.opposite(state, event))
-    sentences = tuple(explainer.sentences(event))
+    sentences = tuple(explainer.sentences(part))
     return Why(
         name,
         decided,

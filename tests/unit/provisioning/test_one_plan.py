@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import msgspec
+
 from tests.unit.provisioning.test_buffers import kept
 from tests.vectors.capacity_buffers import Buffers, pod_spec
 from tidewright.events import provisioning as p
+from tidewright.host.fold.explainer import Reference
+from tidewright.provisioning.tell.explaining import EXPLAINER
 
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 
@@ -118,3 +124,27 @@ def test_a_request_over_all_groups_costs_least_though_one_group_would_do() -> No
     cluster.request("r", ATOMIC, [("busy", 3), ("wide", 1)], {"AcrossGroups": "true"})
     cluster.settle()
     assert ordered(cluster) == {"lean": 2, "even": 1}
+
+
+def test_of_a_plan_for_many_a_pod_a_buffer_and_a_group_are_told_what_concerns_them() -> None:
+    cluster = Buffers({"profile": "hold"})
+    grown(cluster, 10, chunks="2", memory=15)  # chunks that only one machine is right for
+    cluster.pod("p", cluster.shape({"cpu": 4000, "memory": 2**30}))
+    before = msgspec.json.decode(msgspec.json.encode(cluster.state), type=type(cluster.state))
+    cluster.settle()
+    assert ordered(cluster) == {"lean": 1, "wide": 3}
+    (plan,) = cluster.of(p.PlanScaleUp)
+    assert {"lean", "wide"} <= groups_of(EXPLAINER.sentences(plan))
+    for kind, name, group in (
+        ("pod", "p", "lean"),
+        ("capacitybuffer", "b", "wide"),
+        ("nodegroup", "wide", "wide"),
+    ):
+        space = "" if kind == "nodegroup" else "ns"
+        part = EXPLAINER.part(before, plan, Reference(kind, space, name))
+        assert groups_of(EXPLAINER.sentences(part)) - {"even"} == {group}
+        assert any("planned as one" in text for text in EXPLAINER.sentences(part))
+
+
+def groups_of(sentences: Iterable[str]) -> set[str]:
+    return {name for name in MACHINES for text in sentences if f"roup {name}" in text}

@@ -90,6 +90,13 @@ class Explainer(Protocol[State_contra]):
         """Why a decision (or ledger entry) is what it is: each rule that was applied, with its numbers."""
         ...
 
+    def part(self, state: State_contra, event: Event, asked: Reference) -> Event:
+        """What of a decision concerns an object; all of it where that is so, or cannot be told.
+
+        `state` as in `facts`. `sentences` are asked for the part.
+        """
+        ...
+
     def facts(self, state: State_contra, event: Event) -> Sequence[Reference]:
         """What a decision rests on, besides the event that caused it: the last fact of each is shown.
 

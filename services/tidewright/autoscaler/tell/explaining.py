@@ -86,6 +86,10 @@ class AutoscalerExplainer:
         """One per rule, in the order of their application."""
         return sentences(event.because) if isinstance(event, Decision) else ()
 
+    def part(self, state: State, event: Event, asked: Reference) -> Event:
+        """All of it: decisions here are about one object."""
+        return event
+
     def facts(self, state: State, event: Event) -> Sequence[Reference]:
         """The object, its target, and the answers to its queries."""
         owner = decided_for(event)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+
+import msgspec
 
 from tidewright.events.base import Because, Decision, Event
 from tidewright.events.decisions import DeleteObject, Effect
@@ -24,6 +26,7 @@ from tidewright.events.provisioning import (
 from tidewright.host.fold.explainer import Explainer, Reference, Told
 from tidewright.kube.keys import (
     NO_REQUEST,
+    BufferKey,
     ObjectKey,
     PodKey,
     RequestKey,
@@ -135,6 +138,23 @@ class ProvisioningExplainer:
                 lines.append(f"The increase of group {event.group} is over: {result}{took}.")
         return folding.once(lines)
 
+    def part(self, state: State, event: Event, asked: Reference) -> Event:
+        """Of a plan for many: the groups that were chosen for the pod or buffer, or the group itself."""
+        if not isinstance(event, PlanScaleUp) or event.request:
+            return event
+        name = key_of(asked.namespace, asked.name)
+        match asked.kind:
+            case "pod" if (pod := state.pods.get(PodKey(name))) is not None:
+                digest = pod.shape
+            case "capacitybuffer" if (buffer := state.buffers.get(BufferKey(name))) is not None:
+                digest = buffer.shape
+            case "nodegroup":
+                return _of_groups(event, {asked.name})
+            case _:
+                return event
+        mine = {load.group for load in event.loads if digest in load.pods}
+        return _of_groups(event, mine) if mine else event
+
     def facts(self, state: State, event: Event) -> Sequence[Reference]:
         """The request with its groups, or the pods and groups of a plan."""
         references: list[Reference] = []
@@ -221,6 +241,16 @@ def _group_of(event: Decision) -> str:
     if isinstance(event, Effect):
         return event.target.name if event.target.kind == GROUP_KIND else ""
     return str(getattr(event, "group", ""))
+
+
+def _of_groups(event: PlanScaleUp, names: Container[str]) -> PlanScaleUp:
+    """A plan without what it says of other groups that were chosen."""
+    others = {i.group for i in event.increases if i.group not in names}
+    return msgspec.structs.replace(
+        event,
+        because=tuple(reason for reason in event.because if reason.values.get("group") not in others),
+        verdicts=tuple(verdict for verdict in event.verdicts if verdict.group not in others),
+    )
 
 
 def _beforehand(added: Iterable[tuple[str, int]]) -> list[str]:

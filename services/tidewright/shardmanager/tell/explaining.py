@@ -127,6 +127,10 @@ class ShardExplainer:
                 return reasons
         return []
 
+    def part(self, state: State, event: Event, asked: Reference) -> Event:
+        """All of it: decisions here are about one object."""
+        return event
+
     def facts(self, state: State, event: Event) -> Sequence[Reference]:
         """The set itself, the template, and what a member said."""
         target = target_of(event)

@@ -101,6 +101,10 @@ class SpreadExplainer:
                 return [_sentence(event.message)] if event.message else []
         return sentences(event.because) if isinstance(event, Decision) else ()
 
+    def part(self, state: State, event: Event, asked: Reference) -> Event:
+        """All of it: decisions here are about one object."""
+        return event
+
     def facts(self, state: State, event: Event) -> Sequence[Reference]:
         """The spread, its target, and the pod."""
         where = _subject(event)
