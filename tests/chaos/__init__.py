@@ -2,10 +2,12 @@
 
 scenario    the cluster's objects and the recorded load, with an end that has one fixed point
 shards      its ShardSets and fleets of workers, resized and rolled out all the while
+moving      loads that come and go on nodes of their own, under budgets: nodes are drained all the while
 killer      what is killed, paused or made to fail, and when: drawn from a seed
 network     links between the parts, which are cut and healed
 findings    decisions and outcomes on the log: what is unanswered, what is twice
 effects     the log and the API server's request log read together: what is lost, what is doubled
+drains      the request log's evictions and deletions of machines: budgets broken, pods lost, lives not told
 state       what the cluster is compared by at the end
 live        the whole of Tidewright under it, against an undisturbed run
 scripted    deciders, actuator and nats-server under it with scripted facts: the same decisions

@@ -120,6 +120,7 @@ async def _of_anything(size: Size, folder: Path, seed: int, held: Undisturbed, v
     verdict.recomputed(shaken.report)
     verdict.answered(shaken.ledger)
     verdict.written(shaken.effects)
+    verdict.drained(shaken.drains)
     verdict.ended(held.calm, shaken)
 
 

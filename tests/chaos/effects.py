@@ -16,24 +16,26 @@ from typing import NamedTuple
 
 import msgspec
 
+from tests.chaos import moving
 from tests.chaos.findings import Ledger
 from tidewright.events.decisions import (
     CreateObject,
     DeleteObject,
     Effect,
+    EvictPod,
     PatchObject,
     RecordObjectEvent,
     ScaleWorkload,
     SetStatus,
 )
 from tidewright.events.outcomes import Applied, Rejected
-from tidewright.events.provisioning import IncreaseNodeGroup, NodeGroupObserved
+from tidewright.events.provisioning import IncreaseNodeGroup, MarkNode, NodeGroupObserved
 from tidewright.sim.api.http.request_log import Entry
 
 OURS = "fieldManager=chaos"
 """In the query of every write of the run itself: those are not counted."""
 AGENT = "tidewright"
-NAMESPACES = "team-"
+NAMESPACES = ("team-", moving.NAMESPACE)
 """What the names of the scenario's namespaces begin with. Elsewhere the run prepares the cluster."""
 _PATH = re.compile(
     r"^/api(?:s/[^/]+)?/[^/]+(?:/namespaces/(?P<namespace>[^/]+))?/(?P<plural>[^/]+)(?:/(?P<name>[^/]+))?(?:/(?P<sub>[^/]+))?$"
@@ -41,7 +43,7 @@ _PATH = re.compile(
 
 
 class Place(NamedTuple):
-    """What is done (`scale`, `status`, `patch`, `create`, `delete`, `event`), and to what."""
+    """What is done (`scale`, `status`, `patch`, `create`, `delete`, `evict`, `mark`, `event`), and to what."""
 
     verb: str
     plural: str
@@ -89,7 +91,7 @@ def effects(ledger: Ledger, entries: Iterable[Entry], facts: Iterable[object] = 
     surely: Counter[Place] = Counter()
     perhaps: Counter[Place] = Counter()
     for id_, effect in ledger.effects.items():
-        if (place := place_of(effect)) is None or not place.namespace.startswith(NAMESPACES):
+        if (place := place_of(effect)) is None or not _counted(place.plural, place.namespace):
             continue
         outcome = next(iter(ledger.outcomes.get(id_, ())), None)
         if isinstance(outcome, Applied) and not outcome.found:
@@ -125,11 +127,20 @@ def place_of(effect: Effect) -> Place | None:
             return Place("patch", plural, target.namespace, target.name)
         case DeleteObject():
             return Place("delete", plural, target.namespace, target.name)
+        case EvictPod():
+            return Place("evict", plural, target.namespace, target.name)
+        case MarkNode():
+            return Place("mark", plural, "", target.name)
         case CreateObject():
             return Place("create", plural, target.namespace)
         case RecordObjectEvent():
             return Place("event", "events", target.namespace or "default")
     return None
+
+
+def _counted(plural: str, namespace: str) -> bool:
+    """Whether what is done there is of the scenario."""
+    return plural == "nodes" or namespace.startswith(NAMESPACES)
 
 
 def _written(entries: Iterable[Entry]) -> tuple[Counter[Place], Counter[Place]]:
@@ -142,7 +153,7 @@ def _written(entries: Iterable[Entry]) -> tuple[Counter[Place], Counter[Place]]:
         changed = entry.method != "GET" and entry.code in (200, 201, 202) and entry.user_agent == AGENT
         if not changed or OURS in query or (found := _PATH.match(path)) is None:
             continue
-        if not (found["namespace"] or "").startswith(NAMESPACES):
+        if not _counted(found["plural"], found["namespace"] or "") or entry.noted.get("ending"):
             continue
         # A write that leaves everything as it is gives the object no new version.
         if entry.rv and (path, entry.rv) in seen:
@@ -160,6 +171,10 @@ def _written(entries: Iterable[Entry]) -> tuple[Counter[Place], Counter[Place]]:
                 writes[Place("patch", plural, namespace, name)] += 1
             case "DELETE", _, "":
                 writes[Place("delete", plural, namespace, name)] += 1
+            case "POST", "pods", "eviction":
+                writes[Place("evict", plural, namespace, name)] += 1
+            case "PUT", "nodes", "":
+                writes[Place("mark", plural, "", name)] += 1
             case "PUT" | "PATCH", _, "scale" | "status":
                 writes[Place(sub, plural, namespace, name)] += 1
     return writes, raised

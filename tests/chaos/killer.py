@@ -21,6 +21,9 @@ from tidewright.cli.supervisor import Child
 PAUSES_S = (0.5, 4.0)
 """The longer ones outlast a membership entry: the paused one comes back to slots that are another's."""
 
+AIMED = 0.4
+"""Share of kills that are aimed, where there is something to aim at."""
+
 Act = Callable[[random.Random], Awaitable[str]]
 """Does one disturbance, and returns what it was."""
 
@@ -33,6 +36,8 @@ class Killer:
         every_s: mean wall seconds between two kills; drawn between half and one and a half of it.
         weights: how often a program is chosen, by its name; 1 where nothing is said.
         cutter: cuts the network, where there is something to cut.
+        aim: which programs are in the middle of what shall be interrupted; some kills wait for that a while.
+        aimed: kills that met it so.
         kills, pauses, faults, cuts: what was done, by what it was done to.
     """
 
@@ -43,10 +48,12 @@ class Killer:
     pausable: frozenset[str] = frozenset()
     acts: Sequence[Act] = ()
     cutter: Cutter | None = None
+    aim: Callable[[], Awaitable[frozenset[str]]] | None = None
     kills: Counter[str] = field(default_factory=Counter)
     pauses: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     cuts: Counter[str] = field(default_factory=Counter)
+    aimed: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self._draw = random.Random(self.seed)  # repeatable, not secret
@@ -65,17 +72,20 @@ class Killer:
                 self.faults[await draw.choice(self.acts)(draw)] += 1
             if self.cutter is not None and draw.random() < 0.5:
                 self.cuts.update(self.cutter.cut(draw))
-            done += self._kill(draw)
+            at_work = await self.aim() if self.aim is not None and draw.random() < AIMED else frozenset()
+            done += self._kill(draw, at_work)
         if self.cutter is not None:
             await self.cutter.healed()
 
-    def _kill(self, draw: random.Random) -> int:
-        weights = [self.weights.get(child.program.name, 1.0) for child in self.children]
-        chosen = draw.choices(self.children, weights)[0]
+    def _kill(self, draw: random.Random, at_work: frozenset[str]) -> int:
+        children = [child for child in self.children if not at_work or child.program.name in at_work]
+        weights = [self.weights.get(child.program.name, 1.0) for child in children]
+        chosen = draw.choices(children, weights)[0]
         if (pid := chosen.pid) is None:
             return 0  # it is down at the moment
         os.kill(pid, signal.SIGKILL)
         self.kills[chosen.program.name] += 1
+        self.aimed[chosen.program.name] += bool(at_work)
         return 1
 
     async def _pause(self, draw: random.Random) -> None:
@@ -97,6 +107,8 @@ class Killer:
         def listed(counts: Counter[str]) -> str:
             return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "none"
 
-        lines = [f"killed: {listed(self.kills)}", f"paused: {listed(self.pauses)}"]
+        lines = [f"killed: {listed(self.kills)}"]
+        lines += [f"of these in the middle of a drain: {listed(+self.aimed)}"] if self.aim is not None else []
+        lines.append(f"paused: {listed(self.pauses)}")
         lines += [f"cut: {listed(self.cuts)}"] if self.cutter is not None else []
         return [*lines, f"API server made to fail: {listed(self.faults)}"] if self.acts else lines

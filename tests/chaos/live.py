@@ -22,7 +22,8 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from tests.chaos import shards
+from tests.chaos import drains, moving, shards
+from tests.chaos.drains import Drains
 from tests.chaos.effects import OURS, Effects, effects, refusals, requests
 from tests.chaos.findings import Ledger
 from tests.chaos.killer import Killer
@@ -67,6 +68,12 @@ PATIENCE_S = 180.0
 MERGE_PATCH = "application/merge-patch+json"
 TURN_S = 3.0
 """Mean wall seconds between two changes of what the shard manager is asked for."""
+MOVE_S = 6.0
+"""Mean wall seconds between two changes of the loads that come and go."""
+DRAINING_WITHIN_S = 10.0
+"""Wall seconds that a kill waits for a node that is being drained."""
+BACK_S = 30.0
+"""Wall seconds after which no node carries our mark without being drained, when everything is back."""
 LAST_KILLS = 0.25
 """Share of the kills that come while the end is reached."""
 
@@ -96,6 +103,7 @@ class Ended:
     ledger: Ledger
     report: Report
     effects: Effects
+    drains: Drains
     kills: int = 0
     told: list[str] = field(default_factory=list)
     wall_s: float = 0.0
@@ -140,7 +148,7 @@ async def run(
             phases.ended("creation")
             killer = _killer(stack, seed, every_s)
             last = round(kills * LAST_KILLS)
-            async with _turning(stack, scenario, seed):
+            async with _turning(stack, scenario, seed), _moved(stack, seed):
                 await killer.run(kills - last)
             await _faults(stack, "DELETE", b"")
             await asyncio.sleep(max(0.0, begins + scenario.load_s - time.time()))
@@ -151,13 +159,14 @@ async def run(
             await _reached(stack, lambda state: off_the_valley(state, scenario))
             phases.ended("valley")
             await _load(stack, scenario, FINAL)
-            for path, patch in scenario.shards.last():
+            for path, patch in (*scenario.shards.last(), moving.last()):
                 await _changed(stack, path, patch)
             await killer.run(last)
             await _faults(stack, "DELETE", b"")
             phases.ended("last kills")
             async with await _connected(stack.nats_url) as log:
                 await log.adopt_slots()
+                stray = await _stray(stack, log)
                 wrong = await _settled(stack, log, scenario)
                 phases.ended("fixed point")
                 ledger = await _answered(log)
@@ -165,12 +174,16 @@ async def run(
                     state = await final_state(kube)
                 source = RunningLog(log)
                 facts = [record async for record in _said(log)]
+                decoded = [registry.decode(body) for _, body in facts]
+                untold = await drains.untold(source, ledger, decoded)
                 report = (await verified(source, tuple(s for s in SERVICES if s.role is Role.DECIDER))).report
                 phases.ended("verification")
     entries = requests(asked)
-    found = effects(ledger, entries, (registry.decode(body) for _, body in facts))
+    found = effects(ledger, entries, decoded)
+    drained = drains.drains(ledger, entries)
+    drained.untold, drained.stray = untold, stray
     return Ended(
-        state, ledger, report, found, killer.kills.total(), [*killer.told(), phases.told()], time.monotonic() - began, wrong,
+        state, ledger, report, found, drained, killer.kills.total(), [*killer.told(), phases.told()], time.monotonic() - began, wrong,
         refusals(entries), facts,
     )  # fmt: skip
 
@@ -192,6 +205,25 @@ async def _turning(stack: Linked, scenario: Scenario, seed: int) -> AsyncIterato
         turning.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await turning
+
+
+@asynccontextmanager
+async def _moved(stack: Linked, seed: int) -> AsyncIterator[None]:
+    """Let loads come and go, again and again."""
+
+    async def move() -> None:
+        draw = random.Random(seed)  # repeatable, not secret
+        while True:
+            await asyncio.sleep(MOVE_S * draw.uniform(0.5, 1.5))
+            await _changed(stack, *moving.change(draw))
+
+    moves = asyncio.create_task(move())
+    try:
+        yield
+    finally:
+        moves.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await moves
 
 
 async def _changed(stack: Linked, path: str, patch: dict[str, Any]) -> None:
@@ -236,6 +268,14 @@ def _killer(stack: Linked, seed: int, every_s: float) -> Killer:
         rule = {"action": {"drop": True}, "probability": 0.5, "seed": draw.randrange(1000), "count": draw.randint(1, 10)}  # fmt: skip
         return "cut connections" if await _faults(stack, "POST", msgspec.json.encode(rule)) else "unreachable"
 
+    async def draining() -> frozenset[str]:
+        deadline = time.monotonic() + DRAINING_WITHIN_S
+        while time.monotonic() < deadline:
+            if any(map(moving.drained_for, await _nodes(stack))):
+                return frozenset({"actuator", "provisioning"})
+            await asyncio.sleep(0.1)
+        return frozenset()
+
     return Killer(
         list(stack.supervisor.children()),
         seed,
@@ -244,6 +284,7 @@ def _killer(stack: Linked, seed: int, every_s: float) -> Killer:
         pausable=frozenset({"autoscaler", "actuator", "watcher", "nats", "spread", "provisioning"}),
         acts=(fail_some, drop_watches, expire_watches, drop_answers),
         cutter=Cutter(stack.links),
+        aim=draining,
     )
 
 
@@ -251,6 +292,16 @@ def _killer(stack: Linked, seed: int, every_s: float) -> Killer:
 async def _kube(stack: Linked) -> AsyncIterator[Kube]:
     async with await Kube.connect(stack.kubeconfig) as kube:
         yield kube
+
+
+async def _nodes(stack: Linked) -> list[dict[str, Any]]:
+    """All nodes; none while the API server does not answer."""
+    with contextlib.suppress(KubeError, OSError, TimeoutError):
+        async with _kube(stack) as kube:
+            answer = await kube.request("GET", "/api/v1/nodes", timeout_s=2.0)
+            found: list[dict[str, Any]] = msgspec.json.decode(answer.body)["items"]
+            return found
+    return []
 
 
 async def _faults(stack: Linked, method: str, body: bytes) -> bool:
@@ -381,6 +432,17 @@ async def _settled(stack: Linked, log: Log, scenario: Scenario) -> list[str]:
             await asyncio.sleep(_pause_s(began))
 
 
+async def _stray(stack: Linked, log: Log) -> list[str]:
+    """Nodes that still carry our mark and are not being drained, a while after everything is back."""
+    deadline = time.monotonic() + BACK_S
+    while True:
+        nodes = [node for node in await _nodes(stack) if moving.drained_for(node)]
+        found = drains.strays(await _read(log), nodes) if nodes else []
+        if not found or time.monotonic() > deadline:
+            return found
+        await asyncio.sleep(0.5)
+
+
 async def _said(log: Log) -> AsyncIterator[tuple[str, bytes]]:
     """Subjects and bodies of facts and configuration, but for the clock."""
     async with log.reader([log.subjects.everything]) as reader:
@@ -394,10 +456,16 @@ async def _answered(log: Log) -> Ledger:
     """The log's decisions and outcomes, once every effect is answered or a while has passed."""
     deadline = time.monotonic() + 60.0
     while True:
-        ledger = Ledger()
-        async with log.reader([log.subjects.everything]) as reader:
-            async for record in reader.until_current():
-                ledger.take(record)
+        ledger = await _read(log)
         if not ledger.unanswered or time.monotonic() > deadline:
             return ledger
         await asyncio.sleep(0.5)
+
+
+async def _read(log: Log) -> Ledger:
+    """The log's decisions and outcomes as they are now."""
+    ledger = Ledger()
+    async with log.reader([log.subjects.everything]) as reader:
+        async for record in reader.until_current():
+            ledger.take(record)
+    return ledger

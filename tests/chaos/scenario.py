@@ -23,6 +23,7 @@ from typing import Any
 
 import yaml
 
+from tests.chaos import moving
 from tests.chaos.shards import Shards
 
 HIGH, LOW = 10, 8
@@ -140,7 +141,7 @@ class Scenario:
         return {"name": self.metric(n), "namespace": self.namespace(n), "labels": {"app": self.name(n)}}
 
     def cloud(self, folder: Path) -> Path:
-        """The cloud with the one group that requests order from, as its file wants it."""
+        """The cloud with the group that requests order from and that of loads that come and go, as its file wants it."""
         folder.mkdir(parents=True, exist_ok=True)
         group = {
             "id": GROUP, "max": 2 * REQUESTED_PODS * self.namespaces, "boot": "uniform:20:40", "machine_type": "g8",
@@ -151,7 +152,7 @@ class Scenario:
             },
         }  # fmt: skip
         path = folder / "cloud.yaml"
-        path.write_text(yaml.safe_dump({"groups": [group]}))
+        path.write_text(yaml.safe_dump({"groups": [group, moving.group()]}))
         return path
 
     def before(self) -> list[tuple[str, dict[str, Any]]]:
@@ -190,7 +191,7 @@ class Scenario:
             made.append(
                 (path, request("check", CHECK, "anywhere") if i % 2 else request("atomic", ATOMIC, GROUP))
             )
-        return made + self.shards.manifests()
+        return made + self.shards.manifests() + moving.manifests(IMAGE)
 
 
 def recording() -> list[float]:

@@ -12,12 +12,11 @@ from typing import Any
 
 import msgspec
 
+from tests.chaos import moving
+from tests.chaos.moving import Change
 from tidewright.sharding.keyspace import runs, shard_range
 from tidewright.shardmanager.propeller.config import FLYTE, ShardConfig
 from tidewright.shardmanager.propeller.config_hash import config_hash
-
-Change = tuple[str, dict[str, Any]]
-"""Path of an object, and a merge patch of it."""
 
 SET = "shards"
 SETS = "/apis/shards.tidewright.dev/v1alpha1/shardsets"
@@ -116,7 +115,8 @@ class Shards:
             }
             for namespace, size in self._sizes.items()
         ]
-        return {"data": {"shardmanager.yaml": msgspec.json.encode({"managers": managers}).decode()}}
+        shared = msgspec.json.encode({"managers": managers}).decode()
+        return {"data": {"shardmanager.yaml": shared, **moving.config()}}
 
     @staticmethod
     def _config_path() -> str:

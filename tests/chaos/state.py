@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tests.chaos import shards
+from tests.chaos import moving, shards
 from tests.chaos.scenario import (
     FINAL_PLACES,
     FINAL_REPLICAS,
@@ -64,6 +64,9 @@ def unsettled(state: dict[str, Any], scenario: Scenario) -> list[str]:
         ):
             lines.append(f"request {name}: {found}")
     lines += [f"node {name} of the cloud" for name in state["cloud"]]
+    lines += [f"node {name} is marked" for name in state["marked"]]
+    if (state["moving"]["nodes"], state["moving"]["pods"]) != (moving.LAST_NODES, moving.KEPT):
+        lines.append(f"loads that come and go: {state['moving']}")
     return lines + _unshared(state, scenario.shards)
 
 
@@ -126,7 +129,16 @@ async def final_state(kube: Kube) -> dict[str, Any]:
     cloud = sorted(
         n["metadata"]["name"] for n in nodes if n["metadata"].get("labels", {}).get("group") == GROUP
     )
+    served = msgspec.json.decode(
+        (await kube.request("GET", f"/api/v1/namespaces/{moving.NAMESPACE}/pods")).body
+    )
+    running = sum(
+        pod.get("status", {}).get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
+        for pod in served["items"]
+    )
     return {
+        "moving": {"nodes": sum(map(moving.is_ours, nodes)), "pods": running},
+        "marked": sorted(n["metadata"]["name"] for n in nodes if moving.is_marked(n)),
         "workloads": workloads, "autoscalers": autoscalers, "places": {k: dict(v) for k, v in places.items()},
         "sets": {_key(i): _set(i) for i in await listed(shards.SETS)}, "workers": workers, "spreads": spreads, "costs": {k: sorted(v) for k, v in costs.items()}, "requests": requests, "cloud": cloud,
     }  # fmt: skip

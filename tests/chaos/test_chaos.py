@@ -55,6 +55,8 @@ async def test_kills_of_everything_lose_and_double_nothing(
     assert ended.ledger.stray == []
     assert (ended.effects.lost, ended.effects.doubled) == ([], [])
     assert all(ended.effects.applied[verb] > 0 for verb in ("scale", "status", "create", "delete"))
+    assert ended.drains.wrong == []
+    assert ended.drains.deleted
     assert ended.wrong == []
     for name, autoscaler in ended.state["autoscalers"].items():
         assert autoscaler["desired"] == autoscaler["current"] == FINAL_REPLICAS, name

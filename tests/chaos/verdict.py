@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from tests.chaos.drains import Drains
 from tests.chaos.effects import Effects
 from tests.chaos.findings import Ledger, differences
 from tests.chaos.live import Ended
@@ -82,6 +83,16 @@ class Verdict:
         self.say(f"the cloud: {effects.ordered} nodes ordered, {effects.machines} machines seen")
         self.lost += len(effects.lost)
         self.doubled += len(effects.doubled)
+
+    def drained(self, drains: Drains) -> None:
+        self.say(
+            f"drains by the API server's request log: {drains.evictions} evictions, {drains.charged} of them under a budget, "
+            f"{len(drains.broken)} broke one; {len(drains.deleted)} nodes' machines deleted, {len(drains.lost)} pods lost with "
+            f"them; {len(drains.past)} pods taken without an eviction, {len(drains.unnamed)} nodes without a decision, "
+            f"{len(drains.untold)} not told by the log, {len(drains.stray)} with a mark that was left",
+            *drains.wrong,
+        )
+        self.lost += len(drains.wrong)
 
     def ended(self, calm: Ended, shaken: Ended) -> None:
         state = calm.state

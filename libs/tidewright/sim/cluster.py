@@ -170,8 +170,9 @@ class SimCluster:
         if self._cloud_config is not None:
             books = options.data / "cloud.json" if options.data is not None else None
             self.cloud = SimulatedCloud(
-                self._cloud_config, self.cache, writer, clock=self.clock, on_lost=self._lose, books=books
-            )
+                self._cloud_config, self.cache, writer, clock=self.clock, on_lost=self._lose,
+                on_deletion=self.server.note_deletion if self.server is not None else None, books=books,
+            )  # fmt: skip
             self.side.mount(PREFIX, self.cloud.handle)
             work.append(("cloud", self.cloud.run))
         faults = NodeFaults(self.kubelets, self.clock)

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from tidewright.sim.api.http.request_log import Entry
 from tidewright.sim.api.server import ApiServer
 
 Object = dict[str, Any]
@@ -57,6 +58,61 @@ async def test_requests_are_written_to_a_file(tmp_path: Path) -> None:
         await create(http, "a")
     lines = [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
     assert [(line["method"], line["code"]) for line in lines] == [("POST", 201)]
+
+
+async def test_the_file_says_of_disruptions_what_the_store_held(tmp_path: Path) -> None:
+    pods, path = "/api/v1/namespaces/default/pods", tmp_path / "requests.jsonl"
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    spec = {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]}
+    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    told = {
+        "observedGeneration": 1,
+        "disruptionsAllowed": 1,
+        "currentHealthy": 2,
+        "desiredHealthy": 1,
+        "expectedPods": 2,
+    }
+    async with ApiServer(request_log_path=path) as server, aiohttp.ClientSession(server.url) as http:
+        for name in ("a", "b"):
+            pod = {"metadata": {"name": name, "labels": {"app": "x"}}, "spec": spec}
+            await http.post(pods, json=pod)
+            await http.patch(
+                f"{pods}/{name}/status", json={"status": ready},
+                headers={"Content-Type": "application/merge-patch+json"},
+            )  # fmt: skip
+        budget = {
+            "metadata": {"name": "x"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}},
+        }
+        await http.post(budgets, json=budget)
+        await http.patch(
+            f"{budgets}/x/status",
+            json={"status": told},
+            headers={"Content-Type": "application/merge-patch+json"},
+        )
+        for name, code in (("a", 201), ("b", 429)):
+            async with http.post(f"{pods}/{name}/eviction", json={"metadata": {"name": name}}) as answer:
+                assert answer.status == code
+        server.note_deletion("/cloud/v1/groups/g/delete-nodes", "somebody", ["n1"])
+    lines = [msgspec.json.decode(line, type=Entry) for line in path.read_bytes().splitlines()]
+    noted = [line.noted for line in lines if line.path.endswith("/eviction")]
+    assert noted == [
+        {
+            "node": "n1",
+            "serves": True,
+            "ending": False,
+            "budgets": [{"name": "x", "healthy": healthy, "desired": 1}],
+        }
+        for healthy in (2, 1)
+    ]
+    there = {"node": "n1", "phase": "Running", "owner": ""}
+    assert lines[-1].noted == {
+        "nodes": ["n1"],
+        "pods": [
+            {"pod": "default/a", "ending": True, **there},
+            {"pod": "default/b", "ending": False, **there},
+        ],
+    }
 
 
 async def test_bookmarks_come_by_themselves(http: aiohttp.ClientSession) -> None:

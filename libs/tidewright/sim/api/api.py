@@ -51,6 +51,8 @@ class Api:
         self.collector = Collector(self)
         self.definitions = Definitions(self)
         self.admission = Admission(self)
+        self.notes = False
+        """Whether the request log is to say what the store held when something was disrupted, which costs a look at it."""
         self._next_service = 1
 
     # -- objects on their way in and out ---------------------------------------------------------

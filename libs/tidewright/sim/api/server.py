@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,10 @@ from tidewright.sim.api.http.answers import Answer, Headers
 from tidewright.sim.api.http.discovery import MountedGroup
 from tidewright.sim.api.http.front import Front
 from tidewright.sim.api.http.handler import MAX_BODY_BYTES, Frontend, Handler
-from tidewright.sim.api.http.request_log import RequestLog
+from tidewright.sim.api.http.request_log import Entry, RequestLog
 from tidewright.sim.api.store.journal import FileJournal
 from tidewright.sim.api.store.store import Store
+from tidewright.sim.api.verbs import disruptions
 
 RESTART_AFTER_S = 0.05
 """Wall seconds until a restart that was asked for happens."""
@@ -68,6 +69,7 @@ class ApiServer:
         self._port = port
         self._journal = FileJournal(data) if data is not None else None
         self.api = Api(Store(history_limit=history_limit, journal=self._journal), clock)
+        self.api.notes = request_log_path is not None
         self.requests = RequestLog(request_log_limit, request_log_path)
         self._frontend = Frontend(self.api, self.requests, bookmark_interval_s=bookmark_interval_s)
         self._runner: web.ServerRunner | None = None
@@ -160,6 +162,17 @@ class ApiServer:
         if self._listener is None:
             return None
         return await self._frontend.answer(method, target, headers, body)
+
+    def note_deletion(self, path: str, agent: str, nodes: Collection[str]) -> None:
+        """Have the request log say that the machines of these nodes were deleted at the cloud, and which pods they had."""
+        if self.api.notes:
+            pods = disruptions.on_nodes(self.api, nodes)
+            self.requests.add(
+                Entry(
+                    at=self.api.stamps.now_s(), method="POST", path=path, user_agent=agent, code=200,
+                    noted={"nodes": sorted(nodes), "pods": pods},
+                )
+            )  # fmt: skip
 
     def mount(self, group: str, version: str, resources: list[dict[str, Any]], handler: Handler) -> None:
         """Serve a group from another handler, as an aggregated API is.

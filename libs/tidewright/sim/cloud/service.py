@@ -67,6 +67,7 @@ class SimulatedCloud:
         writer: creates and deletes Node objects.
         clock: log time.
         on_lost: called with the name of a node whose instance the cloud took away.
+        on_deletion: called when machines are deleted, with the path and user agent of the call and their nodes.
         books: file in which orders survive a restart; None keeps them in memory.
     """
 
@@ -78,12 +79,14 @@ class SimulatedCloud:
         *,
         clock: Clock,
         on_lost: Callable[[str], None] | None = None,
+        on_deletion: Callable[[str, str, list[str]], None] | None = None,
         books: Path | None = None,
     ) -> None:
         self._cache = cache
         self._writer = writer
         self._clock = clock
         self._on_lost = on_lost
+        self._on_deletion = on_deletion
         self._wake = asyncio.Event()
         self._calls = 0
         self._books = books
@@ -221,10 +224,10 @@ class SimulatedCloud:
                 self._keep()
                 return b"{}"
             case "POST", ["groups", group_id, call]:
-                return await self._change(group_id, call, body)
+                return await self._change(group_id, call, body, request.headers.get("User-Agent", ""))
         raise NotFound(f"{request.method} {request.path}: no such call")
 
-    async def _change(self, group_id: str, call: str, body: bytes) -> bytes:
+    async def _change(self, group_id: str, call: str, body: bytes, agent: str) -> bytes:
         losing = await self._be_faulty(group_id, lossy=True)
         now = self._clock.now()
         match call:
@@ -238,7 +241,11 @@ class SimulatedCloud:
                 self.engine.decrease(group_id, order.delta, now, key=order.key, expect=order.expect)
             case "delete-nodes":
                 deletion = msgspec.json.decode(body, type=Deletion)
+                machines = self.engine.group(group_id).machines
+                nodes = [machines[i].node for i in deletion.ids if i in machines]
                 self.engine.delete(group_id, deletion.ids, now, key=deletion.key, force=deletion.force)
+                if self._on_deletion is not None:
+                    self._on_deletion(f"{PREFIX}/groups/{group_id}/{call}", agent, nodes)
             case _:
                 raise NotFound(f"{call}: valid are increase, decrease, delete-nodes")
         self._wake.set()

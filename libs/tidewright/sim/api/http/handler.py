@@ -77,7 +77,7 @@ class Frontend:
         """Answer a simple request; every refusal is a Status."""
         path, _, query_text = target.partition("?")
         agent = headers.get("User-Agent", "")
-        rv = 0
+        rv, request = 0, None
         try:
             if self.faults.rules:
                 await self.faults.meet(agent, method, path, query_text)
@@ -98,7 +98,8 @@ class Frontend:
             answer = refusal(errors.bad_request("the object is nested too deeply: exceeded max depth"))
         except Exception as error:  # noqa: BLE001  # a bug here must not look like a dead server
             answer = failure(error)
-        self._note(method, target, agent, code=answer.code, body=body, rv=rv)
+        noted = request.noted if request is not None else {}
+        self._note(method, target, agent, code=answer.code, body=body, rv=rv, noted=noted)
         return answer
 
     async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
@@ -126,11 +127,24 @@ class Frontend:
         self._note(method, target, agent, code=response.status, body=body, rv=0)
         return response
 
-    def _note(self, method: str, target: str, agent: str, *, code: int, body: bytes, rv: int) -> None:
+    def _note(
+        self,
+        method: str,
+        target: str,
+        agent: str,
+        *,
+        code: int,
+        body: bytes,
+        rv: int,
+        noted: dict[str, Any] | None = None,
+    ) -> None:
         now_s = self._api.stamps.now_s()
         self._log.add(
-            Entry(at=now_s, method=method, path=target, user_agent=agent, code=code, body=digest(body), rv=rv)
-        )
+            Entry(
+                at=now_s, method=method, path=target, user_agent=agent, code=code, body=digest(body), rv=rv,
+                noted=noted or {},
+            )
+        )  # fmt: skip
 
     @staticmethod
     async def _body(request: web.BaseRequest) -> bytes:

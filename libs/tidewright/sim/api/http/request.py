@@ -47,6 +47,7 @@ class Request(msgspec.Struct):
     repeated: list[str] = []  # what a strict decoder says of fields that the body has twice
     warnings: list[str] = []  # what admission has to say besides
     entries: list[dict[str, Any]] | None = None  # managedFields as a server-side apply leaves them
+    noted: dict[str, Any] = {}  # what the request log is to say of the store at that moment
 
     @property
     def api_version(self) -> str:

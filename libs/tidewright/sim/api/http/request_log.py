@@ -9,13 +9,17 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One request. `rv` is the resourceVersion that a write gave the object; `body` a digest of what was sent."""
+    """One request. `rv` is the resourceVersion that a write gave the object; `body` a digest of what was sent.
+
+    `noted`, where the log goes to a file, is what the store held at that moment: of an eviction its pod and the pod's
+    budget, of a deletion of machines (`POST /cloud/v1/groups/ID/delete-nodes`) the pods on them.
+    """
 
     at: float  # seconds since the epoch
     method: str
@@ -24,6 +28,7 @@ class Entry(msgspec.Struct, frozen=True):
     code: int
     body: str = ""
     rv: int = 0
+    noted: dict[str, Any] = {}
 
 
 class RequestLog:

@@ -18,7 +18,7 @@ from tidewright.kube.selectors import LabelSelector, SelectorError
 from tidewright.sim.api import errors
 from tidewright.sim.api.http.request import Request, decode_body, decode_yaml
 from tidewright.sim.api.kinds.resources import Kind, ScalePaths
-from tidewright.sim.api.verbs import patch, writing
+from tidewright.sim.api.verbs import disruptions, patch, writing
 from tidewright.sim.api.verbs.deletion import DeleteOptions, Preconditions
 from tidewright.sim.api.verbs.writing import Outcome, modify
 
@@ -273,6 +273,8 @@ async def _evict(api: Api, request: Request) -> Outcome:
     if record is None:
         raise errors.not_found("", "pods", request.name)
     pod = record.decode()
+    if api.notes:
+        request.noted = disruptions.evicted(api, pod)
     if not _exempt(pod):
         _charge_budget(api, request, pod, dry_run=bool(options.dry_run))
     deletion = msgspec.structs.replace(request, verb="delete", subresource="")
