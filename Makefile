@@ -70,7 +70,7 @@ bench: $(READY)  ## benchmarks, a table and build/bench.json; BENCH=word for tho
 chaos: $(READY)  ## kill at random, then compare; KILLS=n, SEED=n, WORKLOADS=n
 	@$(BIN)/python -m tests.chaos $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(if $(WORKLOADS),--workloads $(WORKLOADS))
 
-generate: $(READY)  ## proto/ and parts of deploy/ anew, from the event types, the CRDs, the watched kinds and the service table
+generate: $(READY)  ## proto/, docs/reference/ and parts of deploy/ anew, from the event types, the CRDs, the watched kinds and the service table
 	@$(BIN)/python -m tidewright.cli.contract
 
 golden: $(READY)  ## a golden file for every event type and state version that has none yet

@@ -10,7 +10,7 @@ demo/        `demo`, and
 sim/         `sim`, the embedded cluster: they come with the extra `embedded`, which `embedded` asks for
 get, events, explain, series, state, verify, diff, exports     questions (`tidewright.asking`) as commands;
              keptlog is the log of a data folder
-backtest/, compare/, plan/, shards/, wpa/, crds, version     the commands of these names
+backtest/, compare/, plan/, shards/, wpa/, crds, completion, version     the commands of these names
 options, metricsflags, typed, chart     what several commands share
-contract/    generates proto/ and holds it compatible (not part of the command)
+contract/    generates proto/ and docs/reference/, and holds proto/ compatible (not part of the command)
 """

@@ -214,6 +214,13 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
+        "completion", "tidewright.cli.completion:completion", OTHER, "Have a shell complete commands and options.",
+        (
+            ("tidewright completion --install", "for this user, in the shell that runs"),
+            ("tidewright completion zsh", "printed, for a package to put where it belongs"),
+        ),
+    ),
+    Command(
         "version", "tidewright.cli.version:version", OTHER, "Versions of this software and what it runs on.",
         (("tidewright version", "for people"), ("tidewright version -o json", "for programs")),
     ),

@@ -1,4 +1,4 @@
-"""`make generate`: proto/, deploy/nats/ and deploy/kubernetes/ anew. `--check` only compares; `--golden` adds samples that are missing.
+"""`make generate`: proto/, docs/reference/, deploy/nats/ and deploy/kubernetes/ anew. `--check` only compares; `--golden` adds samples that are missing.
 
 Exit code 1 when something is stale or a change would break the history; nothing is written then.
 """
@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from tidewright.cli.contract import deployment, golden, permissions, tree
+from tidewright.cli.contract import deployment, golden, permissions, reference, tree
 from tidewright.cloud.aws import policies
 from tidewright.cloud.clusterapi import roles as of_clusterapi
 from tidewright.cloud.kwok import roles as of_kwok
@@ -20,6 +20,7 @@ GOLDEN = ROOT / "tests" / "golden" / "events"
 DEPLOY = ROOT / "deploy" / "nats"
 KUBERNETES = ROOT / "deploy" / "kubernetes"
 CLOUDS = ROOT / "deploy" / "clouds"
+REFERENCE = ROOT / "docs" / "reference"
 CLUSTER = "prod"
 """Name of the cluster in the deployment's files."""
 MESSAGES = PROTO / "cloud"
@@ -35,6 +36,7 @@ def wanted() -> dict[Path, dict[str, str]]:
         WIRE: tree.compiled(MESSAGES),
         DEPLOY: {"permissions.conf": permissions.configuration(CLUSTER)},
         KUBERNETES: deployment.wanted(CLUSTER),
+        REFERENCE: {"cli.md": reference.commands()},
         CLOUDS: {
             "aws/watcher.json": json.dumps(policies.watcher(), indent=2) + "\n",
             "aws/actuator.json": json.dumps(policies.actuator(), indent=2) + "\n",

@@ -1,0 +1,46 @@
+"""`tidewright completion`: the commands and options of a shell's line, completed by that shell."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from tidewright.asking.errors import BadInput, Unavailable
+
+Shell = Literal["bash", "zsh", "fish"]
+
+
+def completion(
+    shell: Annotated[Shell | None, Parameter(help="Whose; by default the one of $SHELL.")] = None,
+    /,
+    *,
+    install: Annotated[
+        bool, Parameter(negative="", help="Write it where the shell looks for it, and say where that is.")
+    ] = False,
+) -> None:
+    """Print a shell's completions, or install them for this user."""
+    from tidewright.cli.main import application
+
+    named = shell or _of_environment()
+    app = application()
+    if not install:
+        print(app.generate_completion(shell=named))
+        return
+    try:
+        # zsh looks below ~/.zsh only when its startup file says so; the others find it by themselves.
+        path = app.install_completion(shell=named, add_to_startup=named == "zsh")
+    except OSError as error:
+        raise Unavailable(f"the completions of {named} cannot be written: {error}") from error
+    print(f"{path}: new shells complete what tidewright takes")
+
+
+def _of_environment() -> Shell:
+    name = Path(os.environ.get("SHELL", "")).name
+    if name == "bash" or name == "zsh" or name == "fish":
+        return name
+    raise BadInput(
+        f"$SHELL is {os.environ.get('SHELL', '')!r}, and completions are for bash, zsh or fish: name one"
+    )
