@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from cyclopts import Parameter
 
 from tidewright.asking.errors import BadInput, Unavailable
 
-Shell = Literal["bash", "zsh", "fish"]
+Shell: TypeAlias = Literal["bash", "zsh", "fish"]
+SHELLS: tuple[Shell, ...] = ("bash", "zsh", "fish")
 
 
 def completion(
@@ -38,9 +39,8 @@ def completion(
 
 
 def _of_environment() -> Shell:
-    name = Path(os.environ.get("SHELL", "")).name
-    if name == "bash" or name == "zsh" or name == "fish":
-        return name
-    raise BadInput(
-        f"$SHELL is {os.environ.get('SHELL', '')!r}, and completions are for bash, zsh or fish: name one"
-    )
+    found = os.environ.get("SHELL", "")
+    for shell in SHELLS:
+        if Path(found).name == shell:
+            return shell
+    raise BadInput(f"$SHELL is {found!r}, and completions are for {', '.join(SHELLS)}: name one of them")

@@ -250,7 +250,8 @@ class _Groups:
     def _give_up(self, name: NodeGroupId, doomed: list[str], rule: str, *, force: bool) -> None:
         """Instances that never became a node are deleted at once; those that did go as nodes do, for they may have pods."""
         nodes = {node.provider_id: key for key, node in self.state.nodes.items() if node.group == name}
-        unseen = [instance for instance in doomed if instance not in nodes]
+        drained = "B24" not in self.settings.as_reference
+        unseen = [instance for instance in doomed if not drained or instance not in nodes]
         count = len(doomed)
         why = (
             because(rule, group=name, count=count, code="creation")
@@ -263,12 +264,12 @@ class _Groups:
                     at=self.now,
                     target=group_ref(name),
                     instances=tuple(unseen),
-                    nodes=("",) * len(unseen),
+                    nodes=tuple(nodes.get(instance, "") for instance in unseen),
                     force=force,
                     because=(why,),
                 )
             )
-        registered = [nodes[instance] for instance in doomed if instance in nodes]
+        registered = [nodes[instance] for instance in doomed if drained and instance in nodes]
         self.decisions += beginning.given_up(
             self.state, name, registered, self.settings, now=self.now, why=why
         )
