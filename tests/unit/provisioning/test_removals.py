@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from itertools import pairwise
 from typing import Any
 
@@ -411,6 +412,23 @@ def test_a_mark_that_may_not_be_taken_off_is_tried_more_and_more_seldom_and_said
     cluster.advance(300.0)
     assert cluster.marked() == set()
     assert (cluster.state.left, cluster.state.stuck) == ({}, {})
+
+
+def test_a_mark_that_is_said_to_be_off_and_still_seen_is_asked_for_again_a_while_later() -> None:
+    """A watcher behind, or an actuator in shadow: as fast as it answered it was asked before."""
+    cluster = world()
+    cluster.hides_nodes = True
+    marked = deepcopy(cluster.objects["n0"])
+    marked["metadata"]["annotations"][DRAIN] = "provisioning.all.1.0 cordoned"
+    marked["spec"] = {"taints": [{"key": TO_BE_DELETED, "value": "1", "effect": "NoSchedule"}]}
+    for _ in range(20):
+        cluster.objects["n0"] = deepcopy(marked)
+        cluster.tell(cluster.fact_of("n0"))
+    assert len(cluster.of(p.MarkNode)) == 1
+    cluster.advance(60.0)
+    assert 2 <= len(cluster.of(p.MarkNode)) <= 7
+    cluster.tell(cluster.fact_of("n0"))  # as it is by now
+    assert cluster.state.left == {}
 
 
 def test_the_mark_of_an_incumbent_stays() -> None:

@@ -180,9 +180,10 @@ def answered(
 
 
 def _unmark_answered(state: State, event: _Outcome, node: str) -> None:
-    if isinstance(event, o.Applied) or node not in state.nodes:
-        state.left.pop(node, None)
-        state.stuck.pop(node, None)
+    """Asked for again a while later as long as the node's own fact shows the mark, even if it is said to be off."""
+    known = state.nodes.get(node)
+    if known is None or drain_of(known) is None:
+        _unmarked(state, node)
         return
     wait_s = AGAIN_S
     if isinstance(event, o.Rejected):  # no outage, which ends by itself
@@ -190,6 +191,12 @@ def _unmark_answered(state: State, event: _Outcome, node: str) -> None:
         stuck = state.stuck[node] = Stuck((before.times if before is not None else 0) + 1, _why(event))
         wait_s = stuck.wait_s
     state.left[node] = state.now + wait_s
+
+
+def _unmarked(state: State, node: str) -> None:
+    """Nothing of ours is left on it."""
+    state.left.pop(node, None)
+    state.stuck.pop(node, None)
 
 
 def _mark_answered(
@@ -223,6 +230,8 @@ def seen(state: State, name: str, node: Node, touched: Touched) -> None:
             removal.seen_at = state.now
     elif drain_of(node) is not None:
         touched.removals.append(name)
+    else:
+        _unmarked(state, name)
 
 
 def gone(state: State, name: str) -> None:
@@ -230,8 +239,7 @@ def gone(state: State, name: str) -> None:
     removal = state.removals.get(name)
     if removal is not None and not removal.deletion:
         del state.removals[name]
-    state.left.pop(name, None)
-    state.stuck.pop(name, None)
+    _unmarked(state, name)
     state.softening.pop(name, None)
     state.unmarking.pop(name, None)
 
