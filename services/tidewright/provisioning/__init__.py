@@ -17,6 +17,7 @@ requests/    life of a ProvisioningRequest: taken up, booked, tried, expired
 buffers/     room that is kept free for CapacityBuffers
 scaleup/     from pods to one plan, and the plan carried out
 scaledown/   nodes that nobody needs
+consolidation/  nodes that are used, and that the others have room for
 pack/        placing pods on nodes by counting over shapes
 tell/        everything in words and numbers
 """

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from tidewright.kube.durations import parse_duration
+from tidewright.provisioning.consolidation import budgets, modes
 from tidewright.provisioning.differences import DIFFERENCES, OF_BUFFERS
 from tidewright.provisioning.group_ids import NodeGroupId
 
@@ -107,6 +108,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         batch_s: for how long deletions of one group are gathered for one call; 0: each by itself.
         cordon: a node is cordoned when it is drained.
         drain_priorities: pods are evicted by groups of priority; excludes `max_graceful_s`.
+        consolidation: group, or `*` for the others, to how far nodes that are used go, too: `off`, `empty`, `underutilised`.
+        consolidation_budgets: how many nodes of a group may go so at a time, and when.
     """
 
     profile: str = "compat"
@@ -178,6 +181,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     batch_s: float = 0.0
     cordon: bool = True
     drain_priorities: tuple[DrainPriority, ...] = ()
+    consolidation: dict[str, str] = {}
+    consolidation_budgets: tuple[budgets.Disruptions, ...] = budgets.DEFAULT
     machine_types: tuple[MachineType, ...] = ()
     booking_s: float = 600.0
     request_expiry_s: float = 7 * 86_400.0
@@ -392,6 +397,8 @@ def _priorities(value: Any) -> tuple[DrainPriority, ...]:
 _TEXTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "as-reference": ("as_reference", _ways),
     "drain-priority-config": ("drain_priorities", _priorities),
+    "consolidation": ("consolidation", modes.read_modes),
+    "consolidation-budgets": ("consolidation_budgets", budgets.read_budgets),
 }
 """Settings of a form of their own: the field, and what reads it."""
 _TOTALS: dict[str, tuple[str, ...]] = {

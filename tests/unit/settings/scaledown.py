@@ -168,6 +168,12 @@ def agent_beside(cluster: Watched) -> None:
         cluster.placed(f"many{i}", "g1")
 
 
+def used(cluster: Watched) -> None:
+    cluster.nodes(3)
+    for i in range(15):
+        cluster.placed(f"pod{i}", f"g{i % 3}")
+
+
 LOCAL = f.Removal(volumes=(f.LocalVolume(name="data", kind="hostPath"),))
 MIRROR = f.Removal(mirror=True)
 TRIED_SCALE_DOWN: dict[str, Setting] = {
@@ -197,6 +203,8 @@ TRIED_SCALE_DOWN: dict[str, Setting] = {
     "daemonset-eviction-for-occupied-nodes": Setting(story(agent_beside), (ABSENT, False), REMOVED),
     "max-graceful-termination-sec": Setting(story(one_pod()), (ABSENT, 10), REMOVED),
     "max-bulk-soft-taint-count": Setting(story(empty_nodes), (ABSENT, 1), MARKED),
+    "consolidation": Setting(story(used), (ABSENT, "underutilised"), REMOVED),
+    "consolidation-budgets": Setting(story(used), (ABSENT, "0"), REMOVED, {"consolidation": "underutilised"}),
     "cordon-node-before-terminating": Setting(story(empty_nodes), (ABSENT, False), MARKED),
 }
 """The setting to what it changes."""

@@ -46,6 +46,7 @@ def _removal(state: State, plan: passes.Plan, leaver: Leaver, settings: Settings
                 nodes=len(set(removal.moves.values())),
             )
         )
+    why += _consolidated(state, leaver, pods=len(removal.moves))
     return RemoveNode(
         at=now,
         node=leaver.name,
@@ -59,6 +60,26 @@ def _removal(state: State, plan: passes.Plan, leaver: Leaver, settings: Settings
         whole=tuple(whole),
         because=tuple(why),
     )
+
+
+def _consolidated(state: State, leaver: Leaver, *, pods: int) -> list[Because]:
+    """The arithmetic of a node that consolidation found; nothing of one that scale-down did."""
+    cards = index_of(state).cards
+    card = cards.cards.get(leaver.name) if cards is not None else None
+    if card is None or not card.consolidates or card.use is None:
+        return []
+    used, price = (
+        f"{card.use.ratio * 100:.0f} % of its {card.use.resource}",
+        state.groups[leaver.group].price_micro,
+    )
+    if price is None:
+        return [because("ConsolidatedUnpriced", node=leaver.name, used=used, pods=pods, group=leaver.group)]
+    before = f"{price / 1e6:.4f}"
+    return [
+        because(
+            "Consolidated", node=leaver.name, used=used, pods=pods, before=before, after="0", saving=before
+        )
+    ]
 
 
 def given_up(

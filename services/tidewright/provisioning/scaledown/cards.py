@@ -17,6 +17,7 @@ from tidewright.kube.selectors import LabelSelector
 from tidewright.kube.taints import taints_of
 from tidewright.provisioning.cluster.cluster_state import Readiness, readiness
 from tidewright.provisioning.cluster.limits import GPU_LABELS, GPU_RESOURCES
+from tidewright.provisioning.consolidation import modes, protection
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.holding import SERVICE, of_service
 from tidewright.provisioning.index.index import Index
@@ -55,6 +56,7 @@ class Card(msgspec.Struct):
     Attributes:
         reason: why it is not looked at, whatever the time is and whatever was found of it; empty when it is.
         use: how much of it its pods ask for; None: that cannot be computed.
+        consolidates: scale-down would not look at it, since it is used; consolidation does.
         until: when the time alone may change what is said here.
         pods, kind: read when they are asked for.
         ordered: its pods by what a drain does with them, budgets left aside; `spaces` are their namespaces.
@@ -63,6 +65,7 @@ class Card(msgspec.Struct):
     node: SceneNode
     reason: str
     use: Use | None
+    consolidates: bool = False
     until: float = NEVER
     pods: tuple[Resident, ...] | None = None
     kind: int | None = None
@@ -240,9 +243,23 @@ def _card(state: State, index: Index, name: str, kind: _Kind, now: float) -> Car
         reason = eligible.UNEXPECTED
     if not reason and traits is not None:
         reason = eligible.by_use(seen, traits, use, settings)
+    consolidates = False
+    if reason == eligible.NOT_UNDERUTILIZED and _consolidated(index, name, traits):
+        reason = protection.of_node(node.annotations, node.created_at, now)
+        consolidates = not reason
+        if reason == protection.YOUNG:
+            until = min(until, node.created_at + protection.YOUNG_S + 0.001)
     if not seen.started:
         until = min(until, node.created_at + settings.max_node_startup_s + 0.001)
-    return Card(node=seen, reason=reason, use=use, until=min(until, later))
+    return Card(node=seen, reason=reason, use=use, consolidates=consolidates, until=min(until, later))
+
+
+def _consolidated(index: Index, name: str, group: GroupTraits | None) -> bool:
+    """Whether a node that is used is looked at all the same; of a zero-or-max group, which goes as a whole, none is."""
+    if group is None or group.zero_or_max:
+        return False
+    mode = modes.mode_of(index.settings.consolidation, group.id)
+    return mode == modes.UNDERUTILISED or (mode == modes.EMPTY and name not in index.busy)
 
 
 def _plainly_occupied(state: State, index: Index, name: str) -> bool:

@@ -15,7 +15,10 @@ import msgspec
 from tidewright.events.base import Decision
 from tidewright.events.provisioning import PausedNode, TrackUnneededNodes, UnneededNode
 from tidewright.kube.keys import ObjectKey, PodKey
+from tidewright.provisioning.cluster.backoff import backed_off
 from tidewright.provisioning.cluster.cluster_state import Counts, Health, cluster_healthy
+from tidewright.provisioning.consolidation import budgets as disruptions
+from tidewright.provisioning.consolidation import protection
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.holding import LOOK_AGAIN_S, marks
 from tidewright.provisioning.index.index import Index
@@ -106,7 +109,11 @@ class LiveScene(passes.Scene):
         return self.cards.kind(self.state, self.index, node.name, now)
 
     def sorted_pods(self, name: str, settings: Settings, allowance: Allowance, now: float) -> Sorted:
-        return self.cards.ordered(self.state, self.index, name, allowance, now)
+        found = self.cards.ordered(self.state, self.index, name, allowance, now)
+        if found.blocked is None and self.cards.cards[name].consolidates:
+            kept = protection.of_pods(self.pods(name), allowance, now)
+            return found if kept is None else Sorted(blocked=kept)
+        return found
 
     def closed(self, settings: Settings) -> list[str]:
         """Beside nodes that take no pods rows that are no nodes yet."""
@@ -184,7 +191,7 @@ def part_of_a_pass(state: State, index: Index, room: Room, now: float) -> Found:
     if plan.more:
         found.due = now + SOON_S
         return found
-    passes.choose(scene, plan, settings, now)
+    choose(scene, plan)
     if cooling(state, room, settings, now):
         plan.going = []
     found.decisions += begun(state, plan, settings, now)
@@ -196,8 +203,31 @@ def whole_pass(state: State, index: Index, room: Room, now: float) -> passes.Pla
     """A pass in one go, of which nothing is recorded."""
     scene = LiveScene(state, index, cards_of(state, index, now), room, now)
     plan = _looked(state, scene, index.settings, now)
-    passes.choose(scene, plan, index.settings, now)
+    choose(scene, plan)
     return plan
+
+
+def choose(scene: LiveScene, plan: passes.Plan) -> None:
+    """Who goes now, written into the plan: of those that consolidation found, as many as its budgets allow."""
+    settings, cards, now = scene.index.settings, scene.cards.cards, scene.now
+    passes.choose(scene, plan, settings, now)
+    if not any(cards[leaver.name].consolidates for leaver in plan.going):
+        return
+    away, sizes = Counter(removal.group for removal in scene.state.removals.values()), Counter[str]()
+    for name, card in cards.items():
+        sizes[card.node.group] += 1
+        away[card.node.group] += not card.node.ready and name not in scene.state.removals
+    going = []
+    for leaver in plan.going:
+        if cards[leaver.name].consolidates:
+            reason = disruptions.UNDERUTILISED if leaver.drains else disruptions.EMPTY
+            size, gone = sizes[leaver.group], away[leaver.group]
+            if not disruptions.left(settings.consolidation_budgets, reason, size, gone, now):
+                plan.waiting[leaver.name] = disruptions.EXHAUSTED
+                continue
+        away[leaver.group] += 1
+        going.append(leaver)
+    plan.going = going
 
 
 def _looked(state: State, scene: LiveScene, settings: Settings, now: float) -> passes.Plan:
@@ -205,7 +235,7 @@ def _looked(state: State, scene: LiveScene, settings: Settings, now: float) -> p
     late = scene.delayed if "B23" in settings.as_reference else frozenset()
     willing = [
         node
-        for node in (cards.cards[name].node for name in sorted(cards.eligible))
+        for node in (cards.cards[name].node for name in _in_order(state, cards, now))
         if not listed(node, scene.groups)
         and node.name not in needed
         and node.name not in state.removals
@@ -213,6 +243,20 @@ def _looked(state: State, scene: LiveScene, settings: Settings, now: float) -> p
         and (node.name not in state.paused or state.paused[node.name].until <= now)
     ]
     return passes.simulate(scene, willing, memory_of(state, settings, now), settings, now)
+
+
+def _in_order(state: State, cards: Cards, now: float) -> list[str]:
+    """Nodes that may be looked at: those that are used little first, then what consolidation adds to them.
+
+    Of a group in backoff it adds none: what goes there may not come back.
+    """
+    names = [
+        name
+        for name in cards.eligible
+        if not cards.cards[name].consolidates
+        or not backed_off(state.backoff.get(cards.cards[name].node.group), now)
+    ]
+    return sorted(names, key=lambda name: (cards.cards[name].consolidates, name))
 
 
 def memory_of(state: State, settings: Settings, now: float) -> passes.Memory:
@@ -293,7 +337,7 @@ def recorded_plan(state: State, index: Index, now: float) -> passes.Plan:
         refused={},
         memory=passes.Memory(unneeded={name: node.since for name, node in there.items()}),
     )
-    passes.choose(scene, plan, index.settings, now)
+    choose(scene, plan)
     return plan
 
 
@@ -325,6 +369,8 @@ def _due(state: State, scene: LiveScene, plan: passes.Plan, settings: Settings, 
     for name, since in plan.memory.unneeded.items():
         node = scene.cards.cards[name].node
         dues.append(since + wait_s(node, scene.groups[node.group], settings) + SOON_S)
+    if disruptions.EXHAUSTED in plan.waiting.values():
+        dues.append(disruptions.next_change(settings.consolidation_budgets, now) or 0.0)
     if plan.unneeded:
         dues.append(cool_at(last_of(state), settings))
         dues += [cool_at(Last(add=o.add, delete=o.delete, failure=o.failure), settings) for o in local]

@@ -68,6 +68,8 @@ _SENTENCES: dict[str, str] = {
     "Unneeded": "nobody needed node {node} for {unneeded_s} s",
     "GivenUp": "group {group} is given up, and node {node} goes with it when nothing on it would be lost",
     "PodsFitElsewhere": "its {pods} pods fit on {nodes} other nodes: {places}",
+    "Consolidated": "by consolidation: {used} is asked for, {pods} pods move; the node costs {before} an hour before and {after} after, which saves {saving}",
+    "ConsolidatedUnpriced": "by consolidation: {used} is asked for, {pods} pods move; what node {node} costs is not known: group {group} has no price",
     "RemovalBegins": "node {node} is to be removed ({removal})",
     "LeftOver": "node {node} carries the mark of {removal}, which is not under way",
     "SoftTainted": "node {node} is not needed, and waits",

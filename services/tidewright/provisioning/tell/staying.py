@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from tidewright.kube.keys import PodKey
 from tidewright.kube.times import readable
+from tidewright.provisioning.consolidation import budgets, protection
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.scaledown import passes
@@ -32,6 +33,8 @@ PODS = {
     "NotEnoughPdb": "a disruption budget has nothing left for it: when that allows a disruption again, the node can go",
     "HeldBack": "its namespace is held back, by the modes in force or since another controller is at work there: "
     "nothing in it is evicted",
+    protection.POD_PROTECTED: f"it is used, and the pod has the annotation {protection.DO_NOT_DISRUPT}: consolidation leaves both alone",
+    protection.SEVERAL_BUDGETS: "several disruption budgets cover it: the API server evicts no such pod",
     "UnexpectedError": "the watcher has not told yet what rules about removing it ask for",
 }
 """Why a pod keeps its node, and what would let it go."""
@@ -46,6 +49,9 @@ NODES = {
     timers.LIMIT: "Without it the cluster would be below cores-total, memory-total or gpu-total.",
     whole.ATOMIC_FAILED: "Its group goes as a whole, and other nodes of it stay.",
     passes.DELAYED: "Nodes of its group came or went just now (scale-down-delay-type-local).",
+    protection.NODE_PROTECTED: f'It is used, and its annotation {protection.DO_NOT_DISRUPT} is "true": consolidation leaves it alone.',
+    protection.YOUNG: f"It is used, and younger than {protection.YOUNG_S:.0f} s: consolidation leaves it alone.",
+    budgets.EXHAUSTED: "It goes when consolidation-budgets allow one more of its group to go.",
     whole.WAITS_FOR_POD: 'A pod on it has to complete first (safe-to-evict: "on-completion").',
 }
 """Why a node stays."""

@@ -14,12 +14,15 @@ from tidewright.provisioning.scaledown.scanning import cards_of, cooling, health
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell import staying
 
+SCALE_DOWN, CONSOLIDATION = "scale-down", "consolidation"
+
 
 class Leaving(msgspec.Struct, frozen=True, kw_only=True):
     """A node that would go.
 
     Attributes:
         places: where its pods would go, with how many.
+        rule: what decides it: `scale-down`, or `consolidation` of a node that is used.
         saves_micro: price of one hour of it, in millionths; None where no price is known.
     """
 
@@ -29,6 +32,7 @@ class Leaving(msgspec.Struct, frozen=True, kw_only=True):
     pods: int
     places: dict[str, int] = {}
     saves_micro: int | None = None
+    rule: str = SCALE_DOWN
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +108,9 @@ def _leaving(state: State, plan: passes.Plan, name: str, *, drains: bool) -> Lea
         pods=len(removal.moves),
         places=dict(Counter(removal.moves.values())),
         saves_micro=_price(state, name),
+        rule=CONSOLIDATION
+        if cards_of(state, index_of(state), state.now).cards[name].consolidates
+        else SCALE_DOWN,
     )
 
 
@@ -117,10 +124,11 @@ def as_text(answer: Answer) -> str:
     lines = []
     for number, one in enumerate(answer.going, 1):
         saves = f", saves {one.saves_micro / 1e6:.2f} per hour" if one.saves_micro is not None else ""
+        by = f", {one.rule}" if one.rule != SCALE_DOWN else ""
         moved = (
             f": {one.pods} pods go to {staying.places(Counter(one.places).elements())}" if one.pods else ""
         )
-        lines.append(f"{number}. {one.node} of group {one.group} ({one.kind}){moved}{saves}")
+        lines.append(f"{number}. {one.node} of group {one.group} ({one.kind}{by}){moved}{saves}")
     if not lines:
         lines.append("Nothing goes now.")
     if answer.cooling:

@@ -1,0 +1,100 @@
+"""How many nodes of a group may go at a time: budgets as Karpenter's users know them. Addendum 4.1, 4.2 rule 9.
+
+A budget is a number of nodes or a percentage of the group's, rounded up; with a schedule it holds in its windows alone, and with
+reasons for these alone. The smallest that holds counts, less what is going already and what is not ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tidewright.kube.windows import standing, windows
+
+EMPTY, UNDERUTILISED = "Empty", "Underutilized"
+REASONS = (EMPTY, UNDERUTILISED)
+EXHAUSTED = "ConsolidationBudget"
+_PART = "%"
+MOST = 50
+
+
+class Disruptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One budget.
+
+    Attributes:
+        nodes: a number, or a percentage such as `10%`.
+        schedule: five fields of cron, UTC; empty: it always holds. `duration` says for how long from then.
+        reasons: of `Empty` and `Underutilized`; empty: for both.
+    """
+
+    nodes: str
+    schedule: str = ""
+    duration: str = ""
+    reasons: tuple[str, ...] = ()
+
+    def holds(self, reason: str, now: float) -> bool:
+        """Whether it bounds what goes for a reason at this moment."""
+        if self.reasons and reason not in self.reasons:
+            return False
+        return not self.schedule or standing(windows(f"{self.schedule} {self.duration}"), now).open
+
+    def amount(self, size: int) -> int:
+        """Nodes of a group of this size that may be away at a time."""
+        if self.nodes.endswith(_PART):
+            return -(-size * int(self.nodes.removesuffix(_PART)) // 100)
+        return int(self.nodes)
+
+
+DEFAULT = (Disruptions(nodes="10%"),)
+
+
+def read_budgets(value: Any) -> tuple[Disruptions, ...]:
+    """Budgets, as a list of objects or as one number or percentage.
+
+    Raises:
+        TypeError, ValueError: a field is not what it may be; the message names it.
+    """
+    if isinstance(value, int | str) and not isinstance(value, bool):
+        value = [{"nodes": value}]
+    if not isinstance(value, list) or len(value) > MOST:
+        raise ValueError(f"expected nodes as a number or percentage, or a list of at most {MOST} budgets")
+    return tuple(_read(each) for each in value)
+
+
+def _read(given: Any) -> Disruptions:
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{given!r}: expected an object with nodes, schedule, duration and reasons")
+    budget = msgspec.convert({**given, "nodes": str(given.get("nodes", ""))}, Disruptions)
+    number = budget.nodes.removesuffix(_PART)
+    if not number.isdecimal() or (budget.nodes.endswith(_PART) and int(number) > 100):
+        raise ValueError(f"nodes={budget.nodes!r}: expected 0 or more, or a percentage from 0% to 100%")
+    if bool(budget.schedule) != bool(budget.duration):
+        raise ValueError("schedule and duration belong together: one of them is missing")
+    if budget.schedule:
+        windows(f"{budget.schedule} {budget.duration}")
+    unknown = [reason for reason in budget.reasons if reason not in REASONS]
+    if unknown:
+        raise ValueError(f"reasons: expected {' or '.join(REASONS)}, not {', '.join(unknown)}")
+    return budget
+
+
+def left(budgets: Sequence[Disruptions], reason: str, size: int, away: int, now: float) -> int:
+    """Nodes of a group that may go now for a reason, 0 or more; without a budget that holds all.
+
+    Args:
+        budgets: of the settings.
+        reason: `Empty` or `Underutilized`.
+        size: nodes of the group that are there.
+        away: those of them that are going, or not ready.
+        now: log time.
+    """
+    holding = [budget.amount(size) for budget in budgets if budget.holds(reason, now)]
+    return max(0, min([size, *holding]) - away)
+
+
+def next_change(budgets: Iterable[Disruptions], now: float) -> float | None:
+    """When a window next opens or closes; None when none ever does."""
+    ends = (standing(windows(f"{b.schedule} {b.duration}"), now).until for b in budgets if b.schedule)
+    return min((end for end in ends if end is not None), default=None)
