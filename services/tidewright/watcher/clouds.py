@@ -10,6 +10,7 @@ sizes stand, and nobody grows it meanwhile. So is a cloud.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
 import msgspec
@@ -54,6 +55,8 @@ PART = 32
 """Groups that are told together: the first time each may cost several calls."""
 NONSENSE = (ValueError, LookupError, TypeError, AttributeError, msgspec.MsgspecError)
 """What comes of an answer that says something else than it should: of one cloud or group, which stops no other."""
+_OF_ONE_ANSWER = re.compile(r"(?=\S{40}|(?:[^\s\d]*\d){4})\S+")
+"""Words with four digits or more, and very long ones."""
 NOT_CONFIGURED = CloudObserved(at=0.0, name=NONE, state=ABSENT)
 
 _log = structlog.get_logger(__name__)
@@ -260,7 +263,8 @@ class CloudReader:
                 known = self._last.get(name) or NodeGroupObserved(
                     at=0.0, namespace="", name=name, cloud=self.spec.name
                 )
-                same = known.error == error.reason and error.retriable
+                passing = error.retriable or _lasting(known.message) == _lasting(error.message)
+                same = known.error == error.reason and passing
                 fact = msgspec.structs.replace(
                     known, at=0.0, refresh=False, error=error.reason,
                     message=known.message if same else error.message,  # what passes is worded otherwise each time
@@ -451,6 +455,11 @@ class CloudsWatch:
 def _unreadable(what: str, error: Exception) -> Invalid:
     _log.warning("what a cloud says cannot be read", of=what, exc_info=error)
     return Invalid(f"{what}: what is said of it cannot be read: {error}", code=type(error).__name__)
+
+
+def _lasting(message: str) -> str:
+    """A message without what differs from one answer to the next: times, ids of requests, what is sealed in them."""
+    return _OF_ONE_ANSWER.sub("", message)
 
 
 def _kind(fact: ObjectFact) -> str:

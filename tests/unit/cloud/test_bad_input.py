@@ -22,7 +22,7 @@ from tidewright.cloud.aws import client as aws
 from tidewright.cloud.aws.client import AwsProvider
 from tidewright.cloud.aws.config import AwsConfig, TagSelector, config_of
 from tidewright.cloud.calls import Calls
-from tidewright.cloud.errors import NotFound
+from tidewright.cloud.errors import Forbidden, NotFound
 from tidewright.cloud.provider import Provider
 from tidewright.cloud.providers import CloudSpec
 from tidewright.events.base import ObjectRef
@@ -141,6 +141,29 @@ async def test_a_kubeconfig_without_permission_says_which_request_and_where_role
         assert (cloud.error, groups["one"].error) == ("Forbidden", "Forbidden")
         assert cloud.message.startswith("GET /api/v1/namespaces/default/configmaps/kwok-provider-config: ")
         assert cloud.message.endswith("deploy/clouds has the roles of watcher and actuator")
+
+
+async def test_a_refusal_that_reads_otherwise_each_time_is_said_once_and_another_one_anew() -> None:
+    cloud = Cloud(group("one"))
+    clouds = reader(cloud)
+    answers = iter(
+        (
+            "DescribeInstanceTypes: Encoded authorization failure message: rT9xGq2" + "aQ" * 40,
+            "DescribeInstanceTypes: Encoded authorization failure message: wLp0Zb8" + "Xz" * 40,
+            "DescribeGroups: Signature expired: 20261123T112205Z is now earlier than 20261123T112705Z",
+            "DescribeGroups: Signature expired: 20261123T112235Z is now earlier than 20261123T112735Z",
+            "DescribeGroups: not allowed",
+        )
+    )
+
+    def refuse(name: str) -> None:
+        if name == "target":
+            raise Forbidden(next(answers))
+
+    cloud.refuse = refuse
+    polls = [[fact for fact in await clouds.poll() if isinstance(fact, NodeGroupObserved)] for _ in range(5)]
+    assert [len(facts) for facts in polls] == [1, 0, 1, 0, 1]
+    assert polls[4][0].message == "DescribeGroups: not allowed"
 
 
 @pytest.mark.parametrize("kind", [SimulatedBench, AwsBench, KwokBench], ids=lambda kind: kind.kind)
