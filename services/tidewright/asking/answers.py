@@ -421,6 +421,7 @@ class LeavingNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         way: `drain` or `empty`.
         places: where its pods would go, and how many.
         saves_per_hour_micro: its price, in millionths of the currency; null where it is not known.
+        rule: `scale-down`, or `consolidation` of a node that is used.
     """
 
     node: str
@@ -429,6 +430,7 @@ class LeavingNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     pods: int
     places: dict[str, int]
     saves_per_hour_micro: int | None
+    rule: str = "scale-down"
 
 
 class ScaleDownPlan(Answer, frozen=True, kw_only=True):

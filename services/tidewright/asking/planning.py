@@ -125,6 +125,7 @@ def answer_of_scale_down(source: Source, moment: Moment, found: what_if_scaledow
             LeavingNode(
                 node=one.node, group=one.group, way=one.kind, pods=one.pods, places=dict(one.places),
                 saves_per_hour_micro=one.saves_micro,
+                rule=one.rule,
             )
             for one in found.going
         ),
