@@ -167,6 +167,8 @@ class GroupState(msgspec.Struct):
         wrong: (registered, target) that disagree, and since when.
         deleting: instances that we asked to delete.
         going: those that the cloud says it is deleting.
+        refused_until: before it no instance that came to nothing is asked to be deleted, since that was refused.
+        refused_s: for how long it was left alone so the last time.
         patterns: the last good node that went, or is good no more; behind it the one that was good for longest.
     """
 
@@ -196,6 +198,8 @@ class GroupState(msgspec.Struct):
     cloud: str = ""
     rest: Rest | None = None
     message: str = ""
+    refused_until: float = 0.0
+    refused_s: float = 0.0
 
     @property
     def target(self) -> int:

@@ -100,7 +100,9 @@ class _Groups:
             return
         if _being_reduced(group) or group.rest is not None:
             return  # its instances are those of before: the answer, or the next looks, say what is left
-        if view.failed:
+        if group.refused_until > self.now and (view.failed or view.long):
+            dues.append(group.refused_until + 0.001)
+        elif view.failed:
             self._creation_failed(name, view)
         elif view.long and self._never_registered(name, view):
             pass

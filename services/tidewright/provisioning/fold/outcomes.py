@@ -45,6 +45,8 @@ from tidewright.provisioning.unanswered import (
 _OF_THE_API = (
     StatusOrder | CollectOrder | ReportOrder | MarkOrder | BufferStatusOrder | ResolveOrder | TemplateOrder
 )
+REFUSED_S, REFUSED_MOST_S = 10.0, 600.0
+"""How long instances that came to nothing are left alone after their deletion was refused: twice as long each time."""
 NOT_ALLOWED = "NotAllowed"
 """Reason of a refusal by the actuator's own table: it stays until somebody changes what the actuator is told."""
 
@@ -89,7 +91,7 @@ def _answered(state: State, event: _Outcome, order: Order, touched: Touched) -> 
             removals.answered(state, event, order, touched, applied=applied)
         case DecreaseOrder() | DeleteOrder():
             if isinstance(order, DeleteOrder):
-                removals.deletion_answered(state, event, touched, applied=applied)
+                _deletion_answered(state, event, order, touched, applied=applied)
             _fewer_answered(state, event, order, touched, applied=applied)
             wake(state, touched)
 
@@ -141,6 +143,19 @@ def _mark_answered(state: State, event: _Outcome, node: str, touched: Touched) -
         del state.marks[node]  # tried again, from what the node says
         if isinstance(event, o.Failed):
             wake(state, touched)
+
+
+def _deletion_answered(
+    state: State, event: _Outcome, order: DeleteOrder, touched: Touched, *, applied: bool
+) -> None:
+    """Instances were to be deleted: of nodes that were drained for it, or such that came to nothing."""
+    group = state.groups.get(order.group)
+    of_removals = any(removal.deletion == event.decision for removal in state.removals.values())
+    removals.deletion_answered(state, event, touched, applied=applied)
+    if group is None or of_removals:
+        return
+    group.refused_s = 0.0 if applied else min(max(2 * group.refused_s, REFUSED_S), REFUSED_MOST_S)
+    group.refused_until = state.now + group.refused_s if group.refused_s else 0.0
 
 
 def _fewer_answered(
