@@ -50,9 +50,10 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
-        "demo", "tidewright.cli.demo.command:demo", RUNNING, "Watch an autoscaler follow a recorded load, in a minute.",
+        "demo", "tidewright.cli.demo.command:demo", RUNNING, "Watch an autoscaler follow a recorded load, or nodes follow pods, in a minute.",
         (
             ("tidewright demo", "the built-in load"),
+            ("tidewright demo --story nodes", "nodes follow pods, and what that saved"),
             ("tidewright demo --metrics requests.csv -o json", "a recorded one, as JSON"),
         ),
         embedded=True,

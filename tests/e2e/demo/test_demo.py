@@ -1,4 +1,4 @@
-"""The demo, run as a user would, on a short load."""
+"""The demo, run as a user would: on a short load, and its story of nodes at twice its speed."""
 
 from __future__ import annotations
 
@@ -37,6 +37,29 @@ async def test_it_scales_up_and_down_explains_both_and_leaves_nothing_behind(tmp
     assert (tmp_path / "d" / "nats" / "jetstream").is_dir()
     assert str(tmp_path / "d") == summary["log"]["folder"]
     assert b"replicas" in err  # the live lines
+    left = [p for p in psutil.process_iter() if str(tmp_path) in " ".join(_command(p))]
+    assert left == []
+
+
+async def test_nodes_follow_pods_and_what_that_saved_is_said(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *tidewright("demo", "--story", "nodes", "--speed", "240", "--data", str(tmp_path / "d"), "-o", "json"),
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    async with asyncio.timeout(90):
+        out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    summary = json.loads(out)
+    decisions, saved = summary["decisions"], summary["saved"]
+    assert decisions["nodes_ordered"] > 0
+    assert decisions["nodes_removed"] > 0
+    nodes = [count for _, count in summary["nodes"]]
+    assert max(nodes) > nodes[-1]
+    for key in ("scale_up", "scale_down"):
+        assert summary[key]["explanation"]
+    assert 0 < saved["paid"]["node_hours"] < saved["standing"]["node_hours"]
+    assert 0 < saved["paid"]["price"] < saved["standing"]["price"]
+    assert b"remove" in err  # the live lines
     left = [p for p in psutil.process_iter() if str(tmp_path) in " ".join(_command(p))]
     assert left == []
 

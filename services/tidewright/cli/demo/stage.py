@@ -1,0 +1,165 @@
+"""What every story of the demo is played on: everything up, its objects made, the log followed to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from tidewright.asking.errors import INTERRUPTED, CommandError, translated
+from tidewright.cli.console import Printer
+from tidewright.cli.datafolder import DataFolder
+from tidewright.cli.stack import Stack, StackOptions
+from tidewright.events import registry
+from tidewright.events.base import Event
+from tidewright.kube.client import Kube
+from tidewright.kube.errors import KubeError
+from tidewright.log.clock import Clock
+from tidewright.log.connection import Log
+
+LEAD_S, MOST_LEAD_S = 8.0, 30.0
+"""Wall seconds from the start to the beginning of the story, in which everything comes up."""
+LEAD_PER_IMPORT = 8.0
+"""The lead as a multiple of what one service's imports take here and now: on a busy machine it is longer."""
+
+TOLD = frozenset(("fact", "decision", "outcome"))
+"""Classes of messages that stories are made of."""
+
+
+class Telling(Protocol):
+    """What happened, folded from the log."""
+
+    def fold(self, event: Event) -> None:
+        """Take one event, in the order of the log."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is under way any more."""
+
+
+class Play(Protocol):
+    """One story to be played.
+
+    Attributes:
+        folder: the data folder.
+        end: log time of its end, seconds.
+        settle_within_s: wall seconds that what is under way then may still take.
+    """
+
+    folder: Path
+    end: float
+    settle_within_s: float
+
+    @property
+    def telling(self) -> Telling:
+        """What is known of it so far."""
+
+    def heading(self) -> str:
+        """What is said before everything is started."""
+
+    def options(self, wall: float) -> StackOptions:
+        """The stack; the story begins at `wall`."""
+
+    def manifests(self) -> list[tuple[str, dict[str, Any]]]:
+        """Path of the collection and object, in the order in which they are made."""
+
+    def view(self) -> AbstractContextManager[Callable[[], None]]:
+        """Shows what is known, each time it is called."""
+
+    async def perform(self, kube: Kube, clock: Clock) -> None:
+        """What is done to the cluster meanwhile."""
+
+    def summary(self) -> str:
+        """What happened, as it is printed at the end."""
+
+
+async def run(play: Play) -> int:
+    """Play a story in its folder, which is made anew; returns the exit code."""
+    folder = DataFolder.open(play.folder, "demo", fresh=True)  # before anything is written there
+    try:
+        return await _run_in(folder, play)
+    finally:
+        folder.close()
+
+
+async def _run_in(folder: DataFolder, play: Play) -> int:
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    if task is not None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, task.cancel)
+    print(play.heading(), file=sys.stderr, flush=True)
+    wall = time.time() + await _lead_s()
+    options = play.options(wall)
+    try:
+        with (play.folder / "services.log").open("w") as logs:
+            async with Stack(options, Printer(logs, as_json=True), folder) as stack:
+                await _play(stack, play)
+    except asyncio.CancelledError:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    print(play.summary())
+    return 0
+
+
+async def _lead_s() -> float:
+    """How long everything may take to come up on this machine, wall seconds."""
+    begun = time.monotonic()
+    imports = await asyncio.create_subprocess_exec(sys.executable, "-c", "import tidewright.watcher.service")
+    await imports.wait()
+    return min(MOST_LEAD_S, max(LEAD_S, LEAD_PER_IMPORT * (time.monotonic() - begun)))
+
+
+async def _play(stack: Stack, play: Play) -> None:
+    """Make the objects, and follow the log until the story is over and nothing is under way."""
+    with translated():
+        async with await Kube.connect(stack.kubeconfig) as kube:
+            await _create(kube, play.manifests())
+            performing = asyncio.create_task(play.perform(kube, stack.clock))
+            try:
+                async with await Log.connect(
+                    stack.nats_url, stack.options.cluster, name="demo", timeout_s=5.0
+                ) as log:
+                    await log.adopt_slots()
+                    with play.view() as show:
+                        await _follow(log, stack.clock, play, performing, show)
+            finally:
+                performing.cancel()
+                await asyncio.wait([performing])
+
+
+async def _create(kube: Kube, manifests: list[tuple[str, dict[str, Any]]]) -> None:
+    for path, manifest in manifests:
+        try:
+            await kube.request("POST", path, body=msgspec.json.encode(manifest))
+        except KubeError as error:
+            raise CommandError(f"{manifest['kind']} of the demo: {error}") from error
+
+
+async def _follow(
+    log: Log, clock: Clock, play: Play, performing: asyncio.Task[None], show: Callable[[], None]
+) -> None:
+    patience = 0.0
+    # One wide filter: with several, the server is slow where it is writing (decision record 3).
+    async with log.reader([log.subjects.everything]) as reader:
+        while True:
+            for record in await reader.fetch(timeout_s=0.2):
+                if log.subjects.class_token(record.subject) not in TOLD:
+                    continue
+                event = registry.decode(record.body)
+                if isinstance(event, Event):
+                    play.telling.fold(event)
+            show()
+            if performing.done():
+                performing.result()  # what went wrong with it ends the demo
+            if clock.now() < play.end:
+                continue
+            patience = patience or time.monotonic() + play.settle_within_s
+            if play.telling.settled or time.monotonic() > patience:
+                return
