@@ -278,6 +278,32 @@ async def test_what_is_no_group_and_what_cannot_be_used_as_one() -> None:
         await selected.cleanup()
 
 
+@pytest.mark.parametrize("status", [{"capacity": "4"}, {"capacity": ["cpu"]}, {"nodeInfo": "arm64"}])
+def test_an_infrastructure_template_that_says_no_map_is_named(status: dict[str, Any]) -> None:
+    resource = scalable({f"{PREFIX}cpu": "8", f"{PREFIX}memory": "16Gi"})
+    with pytest.raises(
+        Invalid, match=r"infrastructure template: status\.(capacity|nodeInfo): .* valid is a map"
+    ):
+        template_of(resource, {"status": status}, "amd64")
+
+
+async def test_a_refresh_that_failed_half_way_leaves_no_group_out_of_the_next_one() -> None:
+    async with ClusterApiBench() as bench:
+        await bench.define("one", size=1)
+        provider = bench.provider
+        told = provider._tell_unusable
+
+        def broken(*_: Any) -> None:
+            provider._tell_unusable = told  # type: ignore[method-assign]
+            raise ValueError("nonsense")
+
+        provider._tell_unusable = broken  # type: ignore[method-assign, assignment]
+        with pytest.raises(ValueError, match="nonsense"):
+            await provider.refresh()
+        await provider.refresh()
+        assert [group.id for group in provider.node_groups()] == ["MachineDeployment/default/one"]
+
+
 async def test_a_refresh_is_one_call_whatever_there_is_and_shows_what_the_watches_say() -> None:
     async with ClusterApiBench() as bench:
         for number in range(4):

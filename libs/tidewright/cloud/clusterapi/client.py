@@ -358,6 +358,8 @@ class ClusterApiProvider(WithoutOptionalCalls):
         self._places = Places(cluster, config.group, config.version)
         self._followed = Followed(cluster, self._places, config.namespaces)
         self._groups: dict[str, ClusterApiGroup] = {}
+        self._is_current = False
+        """Whether the groups are made of all that was taken in."""
         self._owners: dict[str, str] | None = {}
         """Machine to its group, as of the last refresh; None until somebody asks."""
         self._said: frozenset[str] = frozenset()
@@ -369,7 +371,9 @@ class ClusterApiProvider(WithoutOptionalCalls):
         await self._followed.follow()
         await self._followed.follow_templates(resource for _, resource in self._ours())
         # Nothing is awaited from here on: what is heard later is of the next refresh.
-        if not self._followed.take_in():
+        if self._followed.take_in():
+            self._is_current = False
+        if self._is_current:
             return  # groups and machines are as they were
         resources = self._ours()
         groups: dict[str, ClusterApiGroup] = {}
@@ -381,7 +385,7 @@ class ClusterApiProvider(WithoutOptionalCalls):
             if group.is_wanted:
                 groups[group_id] = group
         self._tell_unusable(resources, groups)
-        self._groups, self._owners = groups, None
+        self._groups, self._owners, self._is_current = groups, None, True
 
     def _ours(self) -> list[tuple[str, Scalable]]:
         """Kind and resource of all that are selected."""

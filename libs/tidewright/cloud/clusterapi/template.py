@@ -49,11 +49,11 @@ def template_of(
         architecture: where nothing says it.
 
     Raises:
-        Invalid: an annotation cannot be read; the message names it.
+        Invalid: an annotation, or a field of the machine template, cannot be read; the message names it.
     """
     notes = resource.metadata.notes
     status = (infrastructure or {}).get("status") or {}
-    capacity = {str(name): str(amount) for name, amount in (status.get("capacity") or {}).items()}
+    capacity = {str(name): str(amount) for name, amount in _map(status, "capacity").items()}
     for name, resource_name in _QUANTITIES.items():
         if PREFIX + name in notes:
             capacity[resource_name] = _quantity(notes, name)
@@ -74,10 +74,17 @@ def template_of(
     )
     return NodeTemplate(
         capacity=capacity,
-        labels=_labels(resource, status.get("nodeInfo") or {}, architecture),
+        labels=_labels(resource, _map(status, "nodeInfo"), architecture),
         taints=_taints(resource),
         devices=devices,
     )
+
+
+def _map(status: Mapping[str, Any], field: str) -> Mapping[str, Any]:
+    found = status.get(field) or {}
+    if not isinstance(found, Mapping):
+        raise Invalid(f"infrastructure template: status.{field}: {found!r}: valid is a map")
+    return found
 
 
 def _labels(resource: Scalable, info: Mapping[str, Any], architecture: str) -> dict[str, str]:
