@@ -35,12 +35,14 @@ class Claims:
             self._release(machine, fact.name)
         self._of[fact.name] = (fact.cloud, ids)
         others = {
-            machine: owner
-            for machine in ids
-            if (owner := self._owner.setdefault(machine, fact.name)) != fact.name
+            machine: owner for machine in ids if (owner := self._owner.get(machine, fact.name)) != fact.name
         }
         if not others:
+            self._owner.update(dict.fromkeys(ids, fact.name))
             return fact
+        # Seen first here, a machine that comes would else be kept from the group that the others are of.
+        for machine in ids:
+            self._release(machine, fact.name)
         return msgspec.structs.replace(
             fact,
             instances=tuple(one for one in fact.machines if one.id not in others),

@@ -10,7 +10,7 @@ from tidewright.cloud.provider import Promise
 from tidewright.cloud.providers import CloudSpec
 from tidewright.events import registry
 from tidewright.events.facts import ObjectFact
-from tidewright.events.provisioning import CloudObserved, NodeGroupGone, NodeGroupObserved
+from tidewright.events.provisioning import CloudObserved, Instance, NodeGroupGone, NodeGroupObserved
 from tidewright.log.clock import Clock
 from tidewright.provisioning.fold.evolve import evolve
 from tidewright.provisioning.group_ids import NodeGroupId
@@ -223,6 +223,17 @@ async def test_a_group_whose_machines_are_of_another_group_already_cannot_be_rea
     await east.news()
     freed = await one(west)
     assert (freed.error, freed.message, len(freed.instances)) == ("", "", 2)
+
+
+def test_a_machine_that_comes_is_of_the_group_that_has_the_others_whoever_is_read_first() -> None:
+    claims = Claims()
+
+    def read(name: str, *machines: str) -> str:
+        there = tuple(Instance(id=machine, state="running") for machine in machines)
+        return claims.judged(NodeGroupObserved(at=0.0, name=name, cloud="c", instances=there)).error
+
+    assert (read("g", "one"), read("west/g", "one")) == ("", "Conflict")
+    assert (read("west/g", "one", "two"), read("g", "one", "two")) == ("Conflict", "")
 
 
 async def test_a_group_that_cannot_be_read_is_looked_at_ever_more_seldom() -> None:
