@@ -162,6 +162,20 @@ def test_no_more_go_at_a_time_than_budgets_allow(budget: str, most: int) -> None
         assert "consolidation-budgets" in " ".join(cluster.standing(f"g{i}") for i in range(4))
 
 
+def test_a_node_whose_instance_is_being_deleted_counts_as_away_until_it_is_gone() -> None:
+    config = {**ON, "consolidation-budgets": "1", "scale-down-utilization-threshold": 0}
+    cluster = used(config, counts=(1, 1, 1, 1))
+    group = cluster.groups["g"]
+    group.instances = [
+        msgspec.structs.replace(i, state="deleting") if i.id.endswith("g3") else i for i in group.instances
+    ]
+    cluster.observe_group("g")
+    assert begun(cluster) == []
+    cluster.gone("p3-0")
+    cluster.tell(f.NodeGone(at=cluster.now, name="g3"))
+    assert len(begun(cluster)) == 1
+
+
 @given(
     numbers=st.lists(st.sampled_from(["0", "1", "3", "10%", "34%", "100%"]), max_size=4),
     size=st.integers(0, 60),

@@ -216,7 +216,8 @@ def choose(scene: LiveScene, plan: passes.Plan) -> None:
     away, sizes = Counter(removal.group for removal in scene.state.removals.values()), Counter[str]()
     for name, card in cards.items():
         sizes[card.node.group] += 1
-        away[card.node.group] += not card.node.ready and name not in scene.state.removals
+        leaves = card.node.deleting or not card.node.ready
+        away[card.node.group] += leaves and name not in scene.state.removals
     going = []
     for leaver in plan.going:
         if cards[leaver.name].consolidates:
