@@ -27,7 +27,7 @@ class View:
     Attributes:
         pods: its target's, and `count` of them.
         settings: conditions of the last pass, as long as `change` is what they would change of what is kept.
-        verdict: why its spec cannot be used, of the spec that it was asked about.
+        verdict: why its spec cannot be used, of the spec that it was asked about; None while it can.
     """
 
     __slots__ = ("change", "count", "pods", "settings", "verdict")

@@ -180,11 +180,12 @@ def problem_of(namespace_name: str, index: NamespaceIndex, scaler: Autoscaler) -
     if asked is None:
         return ""
     view = index.views.get(scaler.name)
-    if view is None:
-        return verdict(asked, namespace=namespace_name, name=scaler.name)
-    if view.verdict is None or view.verdict[0] is not asked:
-        view.verdict = asked, verdict(asked, namespace=namespace_name, name=scaler.name)
-    return view.verdict[1]
+    if view is not None and view.verdict is not None and view.verdict[0] is asked:
+        return view.verdict[1]
+    found = verdict(asked, namespace=namespace_name, name=scaler.name)
+    if found and view is not None:  # one that can be used is asked about once: its spec is not kept for that
+        view.verdict = asked, found
+    return found
 
 
 def older_than(
