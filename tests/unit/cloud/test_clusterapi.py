@@ -195,6 +195,12 @@ def test_an_annotation_that_cannot_be_read_is_named(name: str, text: str) -> Non
         template_of(resource, INFRASTRUCTURE, "amd64")
 
 
+def test_devices_are_not_made_by_the_million() -> None:
+    resource = scalable({f"{PREFIX}gpu-count": "999999999", f"{PREFIX}dra-driver": "gpu.example.org"})
+    with pytest.raises(Invalid, match="999999999: valid is a number of devices up to 1024"):
+        template_of(resource, INFRASTRUCTURE, "amd64")
+
+
 def test_options_are_annotations() -> None:
     prefix = f"{API}/autoscaling-options-"
     resource = scalable(

@@ -409,7 +409,7 @@ def test_a_mark_that_may_not_be_taken_off_is_tried_more_and_more_seldom_and_said
     assert (said.target.name, said.event_type) == ("n0", "Warning")
     assert "Forbidden here" in said.message
     cluster.mark_fails = ""
-    cluster.advance(300.0)
+    cluster.advance(600.0)
     assert cluster.marked() == set()
     assert (cluster.state.left, cluster.state.stuck) == ({}, {})
 

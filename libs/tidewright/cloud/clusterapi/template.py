@@ -20,6 +20,8 @@ from tidewright.kube.volumes import attached
 
 PREFIX: Final = "capacity.cluster-autoscaler.kubernetes.io/"
 MAX_PODS: Final = 110
+MOST_DEVICES: Final = 1024
+"""More on one node is a slip of the pen, and each is an object."""
 DEVICE_TYPE: Final = {"type": {"string": "gpu"}}
 _PROPAGATED: Final = ("node-role.kubernetes.io/", "node-restriction.kubernetes.io", "node.cluster.x-k8s.io")
 _QUANTITIES: Final = {"cpu": "cpu", "memory": "memory", "ephemeral-disk": "ephemeral-storage"}
@@ -63,10 +65,14 @@ def template_of(
         capacity["pods"] = str(_number(notes, "maxPods", MAX_PODS))
     count = _number(notes, "gpu-count", 0)
     driver, gpu = notes.get(f"{PREFIX}dra-driver", ""), notes.get(f"{PREFIX}gpu-type", "")
+    if driver and count > MOST_DEVICES:
+        raise Invalid(
+            f"annotation {PREFIX}gpu-count: {count}: valid is a number of devices up to {MOST_DEVICES}"
+        )
     if gpu and count and not driver:
         capacity[gpu] = str(count)
     for name, limit in _pairs(notes.get(f"{PREFIX}csi-driver", "")):
-        if limit.isdecimal() and int(limit):  # 0: as many as one likes
+        if limit.isdecimal() and len(limit) < 10 and int(limit):  # 0: as many as one likes
             capacity[attached(name)] = limit
     devices = tuple(
         {"driver": driver, "name": f"gpu-{n}", "attributes": DEVICE_TYPE}

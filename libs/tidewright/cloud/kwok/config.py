@@ -21,6 +21,8 @@ PROVIDER: Final = "kwok:"
 PREFIX: Final = "cluster-autoscaler.kwok.nodegroup/"
 """Of annotations on a template: `name`, `min-count`, `max-count`, `desired-count`."""
 MAX_COUNT: Final = 200
+MOST_DIGITS: Final = 9
+"""Of a count."""
 FAKE: Final = {"kwok.x-k8s.io/node": "fake"}
 PROVIDER_TAINT: Final = Taint(key="kwok-provider", value="true", effect="NoSchedule")
 _HOSTNAME: Final = "kubernetes.io/hostname"
@@ -150,7 +152,7 @@ def _group(name: str, node: dict[str, Any]) -> GroupTemplate:
 
 def _count(annotations: Mapping[str, Any], name: str, default: int, where: str) -> int:
     text = str(annotations.get(f"{PREFIX}{name}") or default)
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > MOST_DIGITS:
         raise Invalid(f"{where}: annotation {PREFIX}{name}: {text!r}: valid is a number from 0")
     return int(text)
 

@@ -188,7 +188,9 @@ def _unmark_answered(state: State, event: _Outcome, node: str) -> None:
     wait_s = AGAIN_S
     if isinstance(event, o.Rejected):  # no outage, which ends by itself
         before = state.stuck.get(node)
-        stuck = state.stuck[node] = Stuck((before.times if before is not None else 0) + 1, _why(event))
+        stuck = state.stuck[node] = Stuck(
+            (before.times if before is not None else 0) + 1, _why(event), state.now
+        )
         wait_s = stuck.wait_s
     state.left[node] = state.now + wait_s
 

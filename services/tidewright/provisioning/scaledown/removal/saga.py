@@ -39,10 +39,11 @@ class Leaving(msgspec.Struct):
 
 
 class Stuck(msgspec.Struct):
-    """A mark of ours that may not be taken off: how often in a row that was refused, and why the last time."""
+    """A mark of ours that may not be taken off: how often in a row that was refused, why the last time, and when."""
 
     times: int
     why: str
+    at: float
 
     @property
     def wait_s(self) -> float:

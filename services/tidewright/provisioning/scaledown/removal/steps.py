@@ -67,11 +67,11 @@ class Steps:
             elif (left := marking.left_over(self.state, name, self.now)) is not None:
                 if (again := self.state.left.get(name, 0.0)) <= self.now:
                     self.decisions.append(left)
-                    stuck = self.state.stuck.get(name)
-                    if stuck is not None and stuck.times == 1:
-                        self.decisions.append(words.stuck(self.now, name, left.target.uid, stuck))
                 else:
                     self._again(again)
+                stuck = self.state.stuck.get(name)
+                if stuck is not None and stuck.times == 1 and stuck.at == self.now:
+                    self.decisions.append(words.stuck(self.now, name, left.target.uid, stuck))
         for group in sorted(self._ready):
             self._delete(group)
 
