@@ -60,11 +60,11 @@ class Drains:
         return [f"{what}: {one}" for what, found in named.items() for one in found]
 
 
-def drains(ledger: Ledger, entries: Iterable[Entry]) -> Drains:
-    """Judge every eviction, deletion of a pod and deletion of machines in the request log."""
+def drains(ledger: Ledger, entries: Iterable[Entry], namespace: str = moving.NAMESPACE) -> Drains:
+    """Judge every eviction, deletion of a pod of the namespace and deletion of machines in the request log."""
     found = Drains()
     named = {n for d in ledger.decisions.values() if isinstance(d, DeleteInstances) for n in d.nodes}
-    pods = f"/api/v1/namespaces/{moving.NAMESPACE}/pods/"
+    pods = f"/api/v1/namespaces/{namespace}/pods/"
     for entry in entries:
         path = entry.path.partition("?")[0]
         if entry.code not in (200, 201, 202):
@@ -113,9 +113,14 @@ def strays(ledger: Ledger, nodes: Iterable[dict[str, Any]]) -> list[str]:
     return found
 
 
-async def untold(source: Source, ledger: Ledger, facts: Sequence[object]) -> list[str]:
-    """Nodes of the cloud's groups that have gone, of which neither decisions nor `explain` say why."""
-    ours = {fact.name for fact in facts if isinstance(fact, NodeObserved) and "group" in fact.labels}
+async def untold(
+    source: Source, ledger: Ledger, facts: Sequence[object], label: str = "group", most: int = EXPLAINED
+) -> list[str]:
+    """Nodes of the cloud's groups that have gone, of which neither decisions nor `explain` say why.
+
+    Nodes with this label are the groups'. About so many of those that have gone are explained in full, at most.
+    """
+    ours = {fact.name for fact in facts if isinstance(fact, NodeObserved) and label in fact.labels}
     gone = sorted(ours & {fact.name for fact in facts if isinstance(fact, NodeGone)})
     reasons: dict[str, bool] = {}
     for decision in ledger.decisions.values():
@@ -126,7 +131,7 @@ async def untold(source: Source, ledger: Ledger, facts: Sequence[object]) -> lis
                 reasons |= {n: reasons.get(n, False) or bool(decision.because) for n in decision.nodes}
     found = [f"node {name}: no decision says why it went" for name in gone if not reasons.get(name)]
     moment = await moment_of(source, "")
-    for name in gone[:: max(1, len(gone) // EXPLAINED)]:
+    for name in gone[:: max(1, -(-len(gone) // most))]:
         told = await explained(source, Reference("node", "", name), moment)
         if not any(
             isinstance(why.decided.event, RemoveNode | DeleteInstances) and why.sentences for why in told.why

@@ -61,11 +61,13 @@ class Cluster:
         side_url: of the server with the metrics APIs, to which metrics are pushed, and with a simulated
             cloud that has no group until a test defines one.
         embedded: ours, with controllers and scheduler of ours.
+        request_log: what the embedded one was asked, by all tests; None of others.
     """
 
     kubeconfig: Path
     side_url: str
     embedded: bool
+    request_log: Path | None = None
 
     def push(self, *metrics: dict[str, object]) -> None:
         """Push metric values, as `POST /sim/metrics` takes them."""
@@ -129,13 +131,14 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         "--node-prefix",
         f"tw-{uuid.uuid4().hex[:6]}",
     ]
+    asked = None if given else folder / "requests.jsonl"
     if given:
         path, arguments = Path(given), ["sim", "attach", "--kubeconfig", str(given), *common]
     else:
         path = folder / "kubeconfig"
-        arguments = ["sim", "up", "--write-kubeconfig", str(path), *common]
+        arguments = ["sim", "up", "--write-kubeconfig", str(path), "--request-log", str(asked), *common]
     with running(arguments, folder / "cluster.log"):
-        yield Cluster(path, f"http://127.0.0.1:{side}", embedded=not given)
+        yield Cluster(path, f"http://127.0.0.1:{side}", embedded=not given, request_log=asked)
 
 
 @pytest.fixture
