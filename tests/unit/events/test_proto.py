@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import yaml
 from tidewright.asking.services import SERVICES
 from tidewright.cli.contract import __main__ as command
 from tidewright.cli.contract import golden, tree
+from tidewright.cli.contract.reference import commands
 from tidewright.events.registry import BY_NAME
 from tidewright.log.subjects import Slot, Subjects
 
@@ -28,6 +30,12 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_is_committed_is_current() -> None:
     assert command.main(["--check"]) == 0
+
+
+def test_the_reference_of_commands_does_not_say_how_it_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = commands()
+    monkeypatch.setattr(sys, "argv", ["/elsewhere/other", "--check"])
+    assert commands() == before
 
 
 def test_a_stale_file_fails_the_check_and_generating_mends_it(
