@@ -29,12 +29,14 @@ async def read(group: Group) -> NodeGroupObserved:
     Raises:
         CloudError: it cannot be read.
     """
-    size = await group.target_size()
     if group.min_size > group.max_size:
         raise Invalid(
             f"{group.id}: minimum {group.min_size} is above the maximum {group.max_size}: correct them at the cloud"
         )
+    # The size last, where a cloud is asked for both: read before an order and its machines after, an order that stands
+    # would look as if nothing more were to come.
     instances = await group.nodes()
+    size = await group.target_size()
     try:
         template = _template(await group.template())
     except NotImplementedByCloud:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from tests.unit.provisioning.cloud import Cloud, group
 from tests.waiting import until
-from tidewright.cloud.errors import Unavailable
+from tidewright.cloud.errors import NotImplementedByCloud, Unavailable
 from tidewright.cloud.providers import CloudSpec
 from tidewright.events import registry
 from tidewright.events.facts import ObjectFact
@@ -19,6 +19,7 @@ from tidewright.log.clock import Clock
 from tidewright.log.subjects import Subjects
 from tidewright.watcher.clouds import CloudsWatch
 from tidewright.watcher.log_time import Stamp
+from tidewright.watcher.nodegroups import read
 
 
 class Log:
@@ -110,3 +111,29 @@ async def test_no_cloud_is_said_once() -> None:
         await asyncio.sleep(0)
     work.cancel()
     assert again.facts == []
+
+
+async def test_a_group_that_grows_while_it_is_read_is_told_with_its_size_of_after() -> None:
+    """With that of before an order would look as if nothing more were to come of it."""
+    asked: list[str] = []
+
+    class Growing:
+        """A group whose cloud is asked for machines and size one after the other."""
+
+        id, min_size, max_size = "g", 0, 5
+        price_per_hour, atomic, autoprovisioned, machine_type, zone = None, False, False, "", ""
+
+        async def nodes(self) -> list[Any]:
+            asked.append("nodes")
+            return []
+
+        async def target_size(self) -> int:
+            return 2 * len(asked)
+
+        async def template(self) -> Any:
+            raise NotImplementedByCloud("none")
+
+        async def options(self, defaults: Any) -> Any:
+            return defaults
+
+    assert (await read(cast("Any", Growing()))).target_size == 2
