@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from typing import Protocol
 
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from tidewright.autoscaler.tell.sentences import sentences
 from tidewright.cli.chart import bars, clock, sampled
+from tidewright.cli.demo.drawn import Drawn
 from tidewright.cli.demo.story import Story
 from tidewright.cli.demo.summary import DemoRun
 from tidewright.events.decisions import ScaleWorkload
@@ -67,19 +67,12 @@ class Lines:
         print(f"{clock(scale.at)}  {change}{said}  {reason(scale)}", file=self._stream, flush=True)
 
 
-class Screen:
+class Screen(Drawn):
     """A table that is drawn anew; for terminals."""
 
     def __init__(self, run: DemoRun, *, stderr: bool) -> None:
+        super().__init__(stderr=stderr)
         self._run = run
-        self._live = Live(console=Console(stderr=stderr), refresh_per_second=8, transient=True)
-
-    def __enter__(self) -> Screen:
-        self._live.__enter__()
-        return self
-
-    def __exit__(self, *arguments: object) -> None:
-        self._live.__exit__(None, None, None)
 
     def update(self, story: Story) -> None:
         """Draw what is known."""

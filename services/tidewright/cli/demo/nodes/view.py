@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from typing import Protocol
 
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from tidewright.cli.chart import bars, clock, sampled
+from tidewright.cli.demo.drawn import Drawn
 from tidewright.cli.demo.nodes.story import NodesStory
 from tidewright.cli.demo.nodes.summary import NodesRun
 from tidewright.events.provisioning import PlanScaleUp, RemoveNode
@@ -64,19 +64,12 @@ class Lines:
                 print(f"{clock(decision.at)}  {counts}  {line(decision)}", file=self._stream, flush=True)
 
 
-class Screen:
+class Screen(Drawn):
     """A table that is drawn anew; for terminals."""
 
     def __init__(self, run: NodesRun, *, stderr: bool) -> None:
+        super().__init__(stderr=stderr)
         self._run = run
-        self._live = Live(console=Console(stderr=stderr), refresh_per_second=8, transient=True)
-
-    def __enter__(self) -> Screen:
-        self._live.__enter__()
-        return self
-
-    def __exit__(self, *arguments: object) -> None:
-        self._live.__exit__(None, None, None)
 
     def update(self, story: NodesStory) -> None:
         """Draw what is known."""
