@@ -1,4 +1,4 @@
-"""`make generate`: proto/, docs/reference/, deploy/nats/ and deploy/kubernetes/ anew. `--check` only compares; `--golden` adds samples that are missing.
+"""`make generate`: proto/, docs/reference/ and what follows from tables in deploy/ anew. `--check` only compares; `--golden` adds samples that are missing.
 
 Exit code 1 when something is stale or a change would break the history; nothing is written then.
 """
@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from tidewright.cli.contract import deployment, golden, permissions, reference, tree
+from tidewright.cli.contract.helm import templates
 from tidewright.cloud.aws import policies
 from tidewright.cloud.clusterapi import roles as of_clusterapi
 from tidewright.cloud.kwok import roles as of_kwok
@@ -19,6 +20,7 @@ PROTO = ROOT / "proto"
 GOLDEN = ROOT / "tests" / "golden" / "events"
 DEPLOY = ROOT / "deploy" / "nats"
 KUBERNETES = ROOT / "deploy" / "kubernetes"
+CHART = ROOT / "deploy" / "helm" / "tidewright"
 CLOUDS = ROOT / "deploy" / "clouds"
 REFERENCE = ROOT / "docs" / "reference"
 CLUSTER = "prod"
@@ -36,6 +38,8 @@ def wanted() -> dict[Path, dict[str, str]]:
         WIRE: tree.compiled(MESSAGES),
         DEPLOY: {"permissions.conf": permissions.configuration(CLUSTER)},
         KUBERNETES: deployment.wanted(CLUSTER),
+        CHART / "templates" / "generated": templates.wanted(),
+        CHART / "crds": templates.definitions(CRDS),
         REFERENCE: {"cli.md": reference.commands()},
         CLOUDS: {
             "aws/watcher.json": json.dumps(policies.watcher(), indent=2) + "\n",

@@ -8,6 +8,7 @@ server, and a NATS of three servers with the permissions of the bus. Images are 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
@@ -28,6 +29,7 @@ REPLICAS = 2
 """Of each service: one works, or they share the slots, and the rest stand by."""
 PROBES, ADMISSION = 8080, 8443
 INSTALLER = permissions.INSTALLER
+NATS_URL = "tls://nats:4222"
 NATS_AT = "/run/tidewright/nats"
 """Where a pod has its password and the CA of the NATS servers."""
 MAX_AGE_S = 30 * 86_400
@@ -36,15 +38,24 @@ MAX_AGE_S = 30 * 86_400
 Manifest = dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a deployment goes: the name of the cluster on the log, and the namespace of its pods."""
+
+    cluster: str
+    namespace: str = NAMESPACE
+
+
 def wanted(cluster: str) -> dict[str, str]:
     """The files of `deploy/kubernetes/`: name to text."""
+    place = Place(cluster)
     documents = {
         "namespace.yaml": [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}],
         "nats.yaml": natsservers.manifests(cluster, NAMESPACE),
         "network.yaml": network.manifests(NAMESPACE, PROBES, ADMISSION, INSTALLER),
-        "install.yaml": installer(cluster),
-        "rbac.yaml": [document for service in SERVICES for document in access(service)],
-        "services.yaml": [document for service in SERVICES for document in workload(service, cluster)],
+        "install.yaml": installer(place),
+        "rbac.yaml": [document for service in SERVICES for document in access(service, NAMESPACE)],
+        "services.yaml": [document for service in SERVICES for document in workload(service, place)],
     }
     files = {name: _text(manifests) for name, manifests in documents.items()}
     for feature in Feature:
@@ -76,16 +87,16 @@ def kustomization(files: Sequence[str]) -> Manifest:
 # -- services ------------------------------------------------------------------------------------------
 
 
-def access(service: Service) -> list[Manifest]:
+def access(service: Service, namespace: str) -> list[Manifest]:
     """ServiceAccount and, where there are any, rules."""
     account = {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
-        "metadata": _named(service.name),
+        "metadata": _named(service.name, namespace),
         "automountServiceAccountToken": False,
     }
     documents: list[Manifest] = [account]
-    subject = {"kind": "ServiceAccount", "name": service.name, "namespace": NAMESPACE}
+    subject = {"kind": "ServiceAccount", "name": service.name, "namespace": namespace}
     api = "rbac.authorization.k8s.io"
     if given := rbac.rules(service):
         role = f"tidewright-{service.name}"
@@ -98,46 +109,51 @@ def access(service: Service) -> list[Manifest]:
             },
         ]  # fmt: skip
     if service.role is Role.ACTUATOR:
-        documents += actuatorroles.base(NAMESPACE)
+        documents += actuatorroles.base(namespace)
     if service.role is Role.WATCHER:
         reference = {"apiGroup": api, "kind": "Role", "name": service.name}
         own = rbac.rule("", ["configmaps"], "list", "watch")
         documents += [
-            {"apiVersion": f"{api}/v1", "kind": "Role", "metadata": _named(service.name), "rules": [own]},
+            {"apiVersion": f"{api}/v1", "kind": "Role", "metadata": _named(service.name, namespace), "rules": [own]},
             {
-                "apiVersion": f"{api}/v1", "kind": "RoleBinding", "metadata": _named(service.name),
+                "apiVersion": f"{api}/v1", "kind": "RoleBinding", "metadata": _named(service.name, namespace),
                 "roleRef": reference, "subjects": [subject],
             },
         ]  # fmt: skip
     return documents
 
 
-def command(service: Service, cluster: str) -> list[str]:
+def command(service: Service, place: Place) -> list[str]:
     """Arguments of the image for a service."""
-    arguments = ["run", service.name, "--cluster", cluster]
+    arguments = ["run", service.name, "--cluster", place.cluster]
     arguments += ["--health-host", "0.0.0.0", "--health-port", str(PROBES)]  # noqa: S104 - within a pod
     arguments += ["--metrics-token-file", f"{TOKENS_AT}/metrics"]
     match service.role:
         case Role.WATCHER:
             arguments += ["--in-cluster", "--mode", "shadow"]
-            arguments += ["--config-map", f"{NAMESPACE}/tidewright", "--push-token-file", f"{TOKENS_AT}/push"]
+            arguments += [
+                "--config-map",
+                f"{place.namespace}/tidewright",
+                "--push-token-file",
+                f"{TOKENS_AT}/push",
+            ]
         case Role.ACTUATOR:
-            arguments += ["--in-cluster", "--own-namespace", NAMESPACE]
+            arguments += ["--in-cluster", "--own-namespace", place.namespace]
             arguments += ["--features", ",".join(sorted(actuatorroles.BY_DEFAULT))]
             for name in _tokens_of(service):
                 arguments += ["--endpoint-token", f"{name}={TOKENS_AT}/{name}"]
         case Role.ENDPOINT:
             arguments += ["--host", "0.0.0.0", "--port", str(ADMISSION)]  # noqa: S104 - within a pod
-            arguments += ["--service", f"{NAMESPACE}/{service.name}:443"]
+            arguments += ["--service", f"{place.namespace}/{service.name}:443"]
             arguments += ["--token-file", f"{TOKENS_AT}/{service.name}"]
     return arguments
 
 
-def installer(cluster: str) -> list[Manifest]:
+def installer(place: Place) -> list[Manifest]:
     """The Job that makes the log, and its account: it may read which cluster this is, and nothing else."""
     api, role = "rbac.authorization.k8s.io", f"tidewright-{INSTALLER}"
     reading = rbac.rule("", ["namespaces"], "get") | {"resourceNames": ["kube-system"]}
-    arguments = ["install", "--cluster", cluster, "--in-cluster"]
+    arguments = ["install", "--cluster", place.cluster, "--in-cluster"]
     arguments += ["--replicas", str(SERVERS), "--max-age", str(MAX_AGE_S), "--mode", "shadow"]
     arguments += ["--archive-password-file", f"{NATS_AT}/{permissions.ARCHIVE}"]
     labels = {"app.kubernetes.io/name": "tidewright", "app.kubernetes.io/component": INSTALLER}
@@ -157,17 +173,17 @@ def installer(cluster: str) -> list[Manifest]:
     }  # fmt: skip
     return [
         {
-            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": _named(INSTALLER),
+            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": _named(INSTALLER, place.namespace),
             "automountServiceAccountToken": False,
         },
         {"apiVersion": f"{api}/v1", "kind": "ClusterRole", "metadata": {"name": role}, "rules": [reading]},
         {
             "apiVersion": f"{api}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": role},
             "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": role},
-            "subjects": [{"kind": "ServiceAccount", "name": INSTALLER, "namespace": NAMESPACE}],
+            "subjects": [{"kind": "ServiceAccount", "name": INSTALLER, "namespace": place.namespace}],
         },
         {
-            "apiVersion": "batch/v1", "kind": "Job", "metadata": _named(INSTALLER) | {"labels": labels},
+            "apiVersion": "batch/v1", "kind": "Job", "metadata": _named(INSTALLER, place.namespace) | {"labels": labels},
             "spec": {"backoffLimit": 20, "template": {"metadata": {"labels": labels}, "spec": spec}},
         },
     ]  # fmt: skip
@@ -185,7 +201,7 @@ def _tokens_of(service: Service) -> list[str]:
     return []
 
 
-def workload(service: Service, cluster: str) -> list[Manifest]:
+def workload(service: Service, place: Place) -> list[Manifest]:
     """The Deployment, and the Service before what others send to: endpoints, and pushed samples."""
     labels = {"app.kubernetes.io/name": "tidewright", "app.kubernetes.io/component": service.name}
     endpoint = service.role is Role.ENDPOINT
@@ -194,7 +210,7 @@ def workload(service: Service, cluster: str) -> list[Manifest]:
     container = {
         "name": service.name,
         "image": IMAGE,
-        "args": command(service, cluster),
+        "args": command(service, place),
         "env": _nats_env(service.name),
         "ports": ports,
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": "probes"}, "periodSeconds": 2},
@@ -223,7 +239,7 @@ def workload(service: Service, cluster: str) -> list[Manifest]:
     deployment = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": _named(service.name) | {"labels": labels},
+        "metadata": _named(service.name, place.namespace) | {"labels": labels},
         "spec": {
             "replicas": REPLICAS,
             "selector": {"matchLabels": labels},
@@ -240,7 +256,7 @@ def workload(service: Service, cluster: str) -> list[Manifest]:
     before = {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _named(service.name) | {"labels": labels},
+        "metadata": _named(service.name, place.namespace) | {"labels": labels},
         "spec": {"selector": labels, "ports": reached},
     }
     return [deployment, before]
@@ -249,7 +265,7 @@ def workload(service: Service, cluster: str) -> list[Manifest]:
 def _nats_env(user: str) -> list[Manifest]:
     """Where the log is, and who we are there: the password and the servers' CA lie in files."""
     variables = {
-        "NATS": "tls://nats:4222",
+        "NATS": NATS_URL,
         "NATS_USER": user,
         "NATS_PASSWORD_FILE": f"{NATS_AT}/password",
         "NATS_CA": f"{NATS_AT}/ca.crt",
@@ -270,8 +286,8 @@ def _nats_files(user: str, *more: str) -> Manifest:
 _NATS_MOUNT = {"name": "nats", "mountPath": NATS_AT, "readOnly": True}
 
 
-def _named(name: str) -> Manifest:
-    return {"name": name, "namespace": NAMESPACE}
+def _named(name: str, namespace: str) -> Manifest:
+    return {"name": name, "namespace": namespace}
 
 
 class _Plain(yaml.SafeDumper):
@@ -288,8 +304,12 @@ def _string(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Plain.add_representer(str, _string)
 
 
-def _text(documents: Sequence[Manifest]) -> str:
-    body = yaml.dump_all(
-        documents, Dumper=_Plain, sort_keys=False, width=110, explicit_start=len(documents) > 1
+def dumped(documents: Sequence[Manifest], width: int = 110) -> str:
+    """Documents as YAML, keys in the order that they are given."""
+    return yaml.dump_all(
+        documents, Dumper=_Plain, sort_keys=False, width=width, explicit_start=len(documents) > 1
     )
-    return "# Generated by `make generate` from the table of services.\n" + body
+
+
+def _text(documents: Sequence[Manifest]) -> str:
+    return "# Generated by `make generate` from the table of services.\n" + dumped(documents)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from tidewright.kube import quantities
@@ -19,8 +19,12 @@ UPDATE_FORBIDDEN = (
 )
 
 
-def template(spec: Any, path: str, restart: tuple[str, ...] = RESTART_POLICIES) -> Iterator[FieldError]:
-    """What is wrong with the spec of a pod. `restart` are the restart policies that its owner allows.
+def template(
+    spec: Any, path: str, restart: tuple[str, ...] = RESTART_POLICIES, claims: Collection[str] = ()
+) -> Iterator[FieldError]:
+    """What is wrong with the spec of a pod.
+
+    `restart` are the restart policies that its owner allows, `claims` the volumes that its owner adds.
 
     Raises:
         NotAQuantity: an amount is none; the API server does not come to the rules then, for it cannot decode it.
@@ -31,7 +35,7 @@ def template(spec: Any, path: str, restart: tuple[str, ...] = RESTART_POLICIES) 
             for amounts in (container.get("resources") or {}).values():
                 for amount in amounts.values() if isinstance(amounts, dict) else ():
                     quantities.parse(amount)
-    return pod_spec_errors(given, path, restart=restart, comparing=True)
+    return pod_spec_errors(given, path, restart=restart, claims=claims, comparing=True)
 
 
 def create(obj: Object) -> list[FieldError]:

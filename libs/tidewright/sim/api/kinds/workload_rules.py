@@ -40,7 +40,8 @@ def _workload(restart: tuple[str, ...]) -> Callable[[Object], list[FieldError]]:
             causes += not_negative(f"spec.{field}", spec.get(field))
         causes += _selector(spec, obj.get("kind", "").lower())
         template = spec.get("template") or {}
-        causes += pod_rules.template(template.get("spec"), "spec.template.spec", restart)
+        claims = [(c.get("metadata") or {}).get("name") or "" for c in spec.get("volumeClaimTemplates") or ()]
+        causes += pod_rules.template(template.get("spec"), "spec.template.spec", restart, claims)
         return causes
 
     return check

@@ -1,0 +1,15 @@
+{{- define "tidewright.image" -}}
+{{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) | quote }}
+{{- end -}}
+
+{{- /* Of the root and names of services: the namespaces that all of them are narrowed to, as JSON; [] when one is not. */ -}}
+{{- define "tidewright.namespaces" -}}
+{{- $root := first . -}}
+{{- $found := list -}}
+{{- $open := false -}}
+{{- range rest . -}}
+  {{- $own := index $root.Values.namespaces . -}}
+  {{- if $own }}{{ $found = concat $found $own }}{{ else }}{{ $open = true }}{{ end -}}
+{{- end -}}
+{{- if $open }}[]{{ else }}{{ $found | uniq | sortAlpha | toJson }}{{ end -}}
+{{- end -}}

@@ -1,0 +1,86 @@
+"""The Helm chart in a cluster: installed with every field known, upgraded with the same passwords, and taken away."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.e2e.conftest import Cluster
+from tidewright.asking.services import EVERY
+from tidewright.kube.client import Kube
+from tidewright.kube.errors import KubeError
+
+helm = pytest.importorskip("helm_python", reason="helm-python-sdk has no wheel for this platform")
+
+CHART = str(Path(__file__).resolve().parents[3] / "deploy" / "helm" / "tidewright")
+# Nobody has to pull an image here: no pod is asked for.
+NOBODY: dict[str, Any] = {
+    "services": {name: {"replicas": 0} for name in EVERY},
+    "nats": {"storage": {"className": "none-of-that-name"}},
+}
+
+
+@pytest.fixture
+def release(cluster: Cluster) -> Iterator[tuple[Any, str]]:
+    namespace = f"chart-{uuid.uuid4().hex[:8]}"
+    with helm.Config(kubeconfig_path=str(cluster.kubeconfig), namespace=namespace) as config:
+        yield config, namespace
+        if any(found["name"] == "tidewright" for found in config.list()):
+            config.uninstall("tidewright")
+
+
+async def asked(cluster: Cluster, path: str) -> Any:
+    async with await Kube.connect(cluster.kubeconfig) as kube:
+        return msgspec.json.decode((await kube.request("GET", path)).body)
+
+
+async def test_it_is_installed_upgraded_and_taken_away(cluster: Cluster, release: tuple[Any, str]) -> None:
+    config, namespace = release
+    config.install(
+        CHART, "tidewright", NOBODY | {"namespaces": {"autoscaler": [namespace]}}, create_namespace=True
+    )
+    secrets = f"/api/v1/namespaces/{namespace}/secrets"
+    before = {
+        name: (await asked(cluster, f"{secrets}/{name}"))["data"]
+        for name in ("nats-passwords", "tokens", "nats-tls")
+    }
+    watcher = f"/apis/apps/v1/namespaces/{namespace}/deployments/watcher"
+    arguments = (await asked(cluster, watcher))["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert arguments[arguments.index("--mode") + 1] == "shadow"
+    role = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles/tidewright-actuator-autoscaling"
+    assert (await asked(cluster, role))["rules"]
+
+    config.upgrade(CHART, "tidewright", NOBODY | {"mode": "enforce"})
+    assert {name: (await asked(cluster, f"{secrets}/{name}"))["data"] for name in before} == before
+    arguments = (await asked(cluster, watcher))["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert arguments[arguments.index("--mode") + 1] == "enforce"
+    with pytest.raises(KubeError, match="not found"):
+        await asked(cluster, role)
+    everywhere = "/apis/rbac.authorization.k8s.io/v1/clusterroles/tidewright-actuator-autoscaling"
+    assert (await asked(cluster, everywhere))["rules"]
+
+    config.uninstall("tidewright")
+    for gone in (watcher, everywhere):
+        with pytest.raises(KubeError, match="not found"):
+            await asked(cluster, gone)
+    assert (await asked(cluster, f"{secrets}/nats-passwords"))["data"] == before["nats-passwords"]
+    assert await asked(
+        cluster, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/workloadspreads.apps.kruise.io"
+    )
+
+
+async def test_a_field_that_the_api_server_does_not_know_is_no_part_of_it(
+    cluster: Cluster, release: tuple[Any, str]
+) -> None:
+    """Helm applies what it renders with unknown fields refused: one that is given is an error, so none is there."""
+    config, _ = release
+    wrong = NOBODY | {
+        "services": NOBODY["services"] | {"spread": {"replicas": 0, "affinity": {"nodeAfinity": {}}}}
+    }
+    with pytest.raises(helm.HelmError, match="nodeAfinity"):
+        config.install(CHART, "tidewright", wrong, create_namespace=True)

@@ -1,0 +1,245 @@
+"""The Helm chart: of the table of services, the same as `deploy/kubernetes/` by default, and whole with any values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tidewright.actuator.allowed.bounds import Feature
+from tidewright.asking.services import BY_NAME, EVERY, SERVICES, Role
+from tidewright.cli import main
+from tidewright.cli.contract import actuatorroles, deployment
+from tidewright.events.version import __version__
+
+helm = pytest.importorskip("helm_python", reason="helm-python-sdk has no wheel for this platform")
+
+ROOT = Path(__file__).resolve().parents[3]
+CHART = ROOT / "deploy" / "helm" / "tidewright"
+VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+SCHEMA: dict[str, Any] = msgspec.json.decode((CHART / "values.schema.json").read_bytes())
+Objects = dict[tuple[str, str, str], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def chart() -> Iterator[Any]:
+    with helm.Chart.load(str(CHART)) as loaded:
+        yield loaded
+
+
+def rendered(chart: Any, values: dict[str, Any], namespace: str = "tidewright") -> Objects:
+    found: Objects = {}
+    for name, text in chart.render(values, name="tidewright", namespace=namespace).items():
+        if not name.endswith("NOTES.txt"):
+            for document in filter(None, yaml.safe_load_all(text)):
+                metadata = document["metadata"]
+                key = document["kind"], metadata.get("namespace", ""), metadata["name"]
+                assert key not in found, f"{key} stands twice"
+                found[key] = document
+    return found
+
+
+def of(kind: str, objects: Objects) -> dict[str, dict[str, Any]]:
+    return {name: document for (k, _, name), document in objects.items() if k == kind}
+
+
+def test_helm_finds_nothing_wrong() -> None:
+    found = helm.lint(str(CHART))
+    assert [m for m in found["messages"] if m["severity"] > 1] == []
+    assert found["errors"] == []
+
+
+def test_what_is_written_by_hand_follows_the_tables() -> None:
+    assert set(VALUES["services"]) == set(SCHEMA["properties"]["services"]["properties"]) == set(EVERY)
+    assert set(VALUES["features"]) == set(map(str, actuatorroles.BY_DEFAULT))
+    assert set(SCHEMA["properties"]["features"]["items"]["enum"]) == set(map(str, Feature))
+    assert set(SCHEMA["properties"]["namespaces"]["propertyNames"]["enum"]) == set(EVERY)
+    about = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert about["appVersion"] == about["version"] == __version__
+
+
+def test_every_value_has_its_entry_in_the_schema() -> None:
+    def undescribed(values: dict[str, Any], schema: dict[str, Any], path: str) -> Iterator[str]:
+        for key, value in values.items():
+            known = schema.get("properties", {}).get(key)
+            known = SCHEMA["definitions"]["service"] if known and "$ref" in known else known
+            if known is None:
+                yield f"{path}.{key}"
+            elif isinstance(value, dict) and "properties" in known:
+                yield from undescribed(value, known, f"{path}.{key}")
+
+    assert list(undescribed(VALUES, SCHEMA, "")) == []
+
+
+def test_by_default_it_installs_what_the_manifests_do(chart: Any) -> None:
+    """But for images, budgets and how pods lie apart, which only the chart has, and Secrets that it makes."""
+    ours: Objects = {}
+    for name, text in deployment.wanted("prod").items():
+        off = {f"actuator-{feature}.yaml" for feature in set(Feature) - actuatorroles.BY_DEFAULT}
+        if name not in {"namespace.yaml", "kustomization.yaml", "signed/kustomization.yaml"} | off:
+            for document in yaml.safe_load_all(text):
+                metadata = document["metadata"]
+                ours[document["kind"], metadata.get("namespace", ""), metadata["name"]] = document
+    theirs = rendered(chart, {})
+    theirs["Job", "tidewright", "installer"] = theirs.pop(("Job", "tidewright", "installer-1"))
+    assert ours.keys() <= theirs.keys()
+    more = {(kind, name) for kind, _, name in theirs.keys() - ours.keys()}
+    assert more == {
+        ("Secret", "nats-passwords"), ("Secret", "tokens"), ("Secret", "nats-tls"),
+        ("PriorityClass", "tidewright-buffer"), *(("PodDisruptionBudget", name) for name in EVERY),
+    }  # fmt: skip
+    for key, mine in ours.items():
+        assert plain(theirs[key]) == plain(mine), key
+
+
+def plain(document: dict[str, Any]) -> dict[str, Any]:
+    """Without what only one of the two says."""
+    document = msgspec.json.decode(msgspec.json.encode(document))
+    if document["kind"] in {"Deployment", "StatefulSet", "Job"}:
+        document["metadata"]["name"] = document["metadata"]["name"].removesuffix("-1")
+        pod = document["spec"]["template"]["spec"]
+        del pod["containers"][0]["image"]
+        pod["containers"][0].pop("imagePullPolicy", None)
+        if document["kind"] == "Deployment":
+            pod.pop("topologySpreadConstraints", None)
+    return dict(document)
+
+
+# -- any values ----------------------------------------------------------------------------------------
+
+SERVICE = st.fixed_dictionaries(
+    {},
+    optional={
+        "replicas": st.integers(0, 5),
+        "args": st.lists(st.sampled_from(["--log-level", "debug: {{ x }}", "'"]), max_size=2),
+        "env": st.just([{"name": "AWS_REGION", "value": "eu-west-1"}]),
+        "resources": st.just({}) | st.just({"limits": {"memory": "2Gi"}}),
+        "podAnnotations": st.just({"prometheus.io/scrape": "true"}),
+        "serviceAccountAnnotations": st.just({"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/x"}),
+        "nodeSelector": st.just({"pool": "system"}),
+        "tolerations": st.just([{"key": "system", "operator": "Exists"}]),
+        "volumes": st.just([{"name": "prices", "configMap": {"name": "prices"}}]),
+    },
+)
+VALUES_OF_ALL_KINDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "mode": st.sampled_from(["shadow", "enforce"]),
+        "cluster": st.sampled_from(["prod", "eu-1"]),
+        "features": st.lists(st.sampled_from(sorted(map(str, Feature))), min_size=1, unique=True),
+        "namespaces": st.dictionaries(
+            st.sampled_from(["autoscaler", "spread", "provisioning", "shard-manager"]),
+            st.lists(st.sampled_from(["shop", "bank"]), min_size=1, unique=True),
+        ),
+        "clouds": st.lists(st.sampled_from(["east=aws:discovery=a,b", "mgmt=clusterapi"]), unique=True),
+        "config": st.sampled_from([{}, {"modes": {"mode": "shadow"}, "autoscaler": "a: 1\nb: {x: 'y'}\n"}]),
+        "signing": st.booleans(),
+        "services": st.dictionaries(st.sampled_from(EVERY), SERVICE, max_size=3),
+        "podDisruptionBudgets": st.booleans(),
+        "networkPolicies": st.booleans(),
+        "topologySpread": st.just([]) | st.just(["kubernetes.io/hostname"]),
+        "priorityClassName": st.just("system-cluster-critical"),
+        "imagePullSecrets": st.just([{"name": "registry"}]),
+        "serviceMonitor": st.just({"enabled": True, "labels": {"release": "prometheus"}}),
+        "nats": st.sampled_from(
+            [{}, {"bundled": False, "url": "tls://nats.example:4222"}, {"storage": {"className": "fast"}}]
+        ),
+        "secrets": st.just({"create": False}),
+        "tls": st.sampled_from([{"source": "secret"}, {"source": "cert-manager", "issuer": {"name": "ca"}}]),
+    },
+)
+
+
+@given(values=VALUES_OF_ALL_KINDS, namespace=st.sampled_from(["tidewright", "capacity"]))
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_with_any_values_it_is_whole(chart: Any, values: dict[str, Any], namespace: str) -> None:
+    objects = rendered(chart, values, namespace)
+    running = of("Deployment", objects)
+    assert set(running) == set(EVERY)
+    secrets = {name: set(found["data"]) for name, found in of("Secret", objects).items()}
+    for name, found in running.items():
+        assert found["metadata"]["namespace"] == namespace
+        pod = found["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        own = len(values.get("services", {}).get(name, {}).get("args", ()))
+        main.application().parse_args(
+            container["args"][: len(container["args"]) - own], exit_on_error=False, print_error=False
+        )
+        assert {m["name"] for m in container["volumeMounts"]} <= {v["name"] for v in pod["volumes"]}
+        for secret, keys in asked_of(pod):
+            assert secret not in secrets or keys <= secrets[secret], secret
+    roles = {name for (kind, _, name) in objects if kind in {"Role", "ClusterRole"}}
+    bound = {
+        (d["roleRef"]["kind"], ns, d["roleRef"]["name"])
+        for (k, ns, _), d in objects.items()
+        if k.endswith("Binding")
+    }
+    assert {name for _, _, name in bound} == roles
+    granted = {
+        name.removeprefix("tidewright-actuator-") for name in roles if name.startswith("tidewright-actuator-")
+    }
+    assert granted == set(values.get("features", VALUES["features"]))
+
+
+def asked_of(pod: dict[str, Any]) -> Iterator[tuple[str, set[str]]]:
+    """Secrets that a pod mounts, and keys of them."""
+    for volume in pod["volumes"]:
+        sources = [volume["secret"]] if "secret" in volume else []
+        sources += [s["secret"] for s in volume.get("projected", {}).get("sources", ())]
+        for source in sources:
+            yield (
+                source.get("secretName") or source["name"],
+                {item["key"] for item in source.get("items", ())},
+            )
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"mode": "dry"}, ["/mode", "shadow", "enforce"]),
+        ({"services": {"watchr": {}}}, ["/services", "watchr"]),
+        ({"services": {"watcher": {"replica": 2}}}, ["/services/watcher", "replica"]),
+        ({"tls": {"source": "cert-manager"}}, ["/tls/issuer/name"]),
+        ({"nats": {"servers": 1}}, ["/log/replicas"]),
+        ({"nats": {"url": "tls://a:4222,b:4222"}}, ["/nats/url"]),
+        ({"namespaces": {"autoscaler": []}}, ["/namespaces/autoscaler"]),
+        ({"features": ["scaledown"]}, ["/features/0"]),
+        ({"clouds": ["gce=gce"]}, ["/clouds/0"]),
+    ],
+)
+def test_values_that_mean_nothing_are_refused_by_name(
+    chart: Any, values: dict[str, Any], named: list[str]
+) -> None:
+    with pytest.raises(helm.HelmError) as refused:
+        chart.render(values, name="tidewright", namespace="tidewright")
+    assert all(word in str(refused.value) for word in named)
+
+
+def test_a_service_that_is_narrowed_has_roles_in_its_namespaces_alone(chart: Any) -> None:
+    objects = rendered(chart, {"namespaces": {"autoscaler": ["shop", "bank"]}})
+    name = "tidewright-actuator-autoscaling"
+    assert {ns for (kind, ns, n) in objects if (kind, n) == ("Role", name)} == {"shop", "bank"}
+    assert ("ClusterRole", "", name) not in objects
+    arguments = of("Deployment", objects)["actuator"]["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert "autoscaler=shop,bank" in arguments
+
+
+def test_one_server_waits_for_no_others(chart: Any) -> None:
+    objects = rendered(chart, {"nats": {"servers": 1}, "log": {"replicas": 1}})
+    assert "cluster {" not in of("ConfigMap", objects)["nats-config"]["data"]["nats.conf"]
+    assert of("StatefulSet", objects)["nats"]["spec"]["replicas"] == 1
+    job = of("Job", objects)["installer-1"]["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert job[job.index("--replicas") + 1] == "1"
+
+
+def test_only_the_two_that_have_to_get_a_token_of_the_cluster(chart: Any) -> None:
+    for name, found in of("Deployment", rendered(chart, {})).items():
+        token = found["spec"]["template"]["spec"]["automountServiceAccountToken"]
+        assert token is (BY_NAME[name].role in {Role.WATCHER, Role.ACTUATOR})
+    assert {s.name for s in SERVICES} == set(EVERY)
