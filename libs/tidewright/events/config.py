@@ -8,6 +8,9 @@ import msgspec
 
 from tidewright.events.base import Fact, JsonObject
 
+PARTS = ("autoscaler", "provisioning", "spread", "shardmanager", "modes")
+"""The parts of the configuration that somebody reads."""
+
 
 class ClockSet(Fact, frozen=True, kw_only=True, tag="config.clock-set.v1"):
     """Maps wall time to log time: `log + (wall_now - wall) * speed`. Identity without one.
@@ -32,10 +35,12 @@ class ConfigSet(Fact, frozen=True, kw_only=True, tag="config.config-set.v1"):
     Attributes:
         name: which part; a decider reads the part of its own service's name.
         data: the values; an empty object is the default.
+        source: the ConfigMap, `namespace/name`; empty where that was not said yet.
     """
 
     name: str
     data: JsonObject = {}
+    source: str = ""
 
 
 Mode = Literal["enforce", "dry-run", "shadow"]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tidewright.asking.errors import BadInput
+from tidewright.kube.unknown import manifest_problems
 from tidewright.kube.yamltext import FROM_FILE, BadYaml, many, one
 
 
@@ -47,3 +48,16 @@ def all_documents(path: Path, name: str, valid: str) -> list[Any]:
         return many(read_text(path, name), name, valid)
     except BadYaml as error:
         raise BadInput(str(error)) from error
+
+
+def known_fields(manifest: dict[str, Any], name: str) -> None:
+    """Refuse a manifest with a field that no API server would know; `name` is that of its file.
+
+    Raises:
+        BadInput: it has one; the message names the object, the field, and what may be meant.
+    """
+    problems = manifest_problems(manifest)
+    if problems:
+        metadata = manifest.get("metadata") or {}
+        own = metadata.get("name", "") if isinstance(metadata, dict) else ""
+        raise BadInput(f"{name}: {manifest.get('kind')} {own}: {'; '.join(problems)}".replace(" : ", ": "))

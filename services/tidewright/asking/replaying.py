@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from tidewright.asking import postponed  # noqa: F401  # before the NATS client
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event
@@ -70,10 +72,9 @@ class Deciding(Fold[Any]):
         recomputed: list[Decision] = []
         if taken is not None:
             if isinstance(taken, ConfigSet) and taken.name in self.config:
-                taken = ConfigSet(at=taken.at, name=taken.name, data=self.config[taken.name])
+                taken = msgspec.structs.replace(taken, data=self.config[taken.name])
             touched = self.decider.evolve(self.state, taken)
-            if self.decides(taken):
-                recomputed = list(self.decider.decide(self.state, taken, touched))
+            recomputed = list(self.decided(taken, touched))
         if recomputed or recorded:
             self.heard(seq, recomputed, recorded)
         for decided in recorded:

@@ -124,7 +124,7 @@ SERVICES: tuple[Service, ...] = (
         reads=_words("shardset shardmember slotlabels serviceload podtemplate statefulset pod incumbent"),
         writes=_words(
             "begin-pass record-pass change-assignment change-rollout report-shards size-shards create-object delete-object "
-            "patch-object scale-workload hold-lease set-status set-timer"
+            "patch-object scale-workload hold-lease set-status record-object-event set-timer"
         ),
         explainer="tidewright.shardmanager.tell.explaining:EXPLAINER",
         explains=_words("shardset shardmember podtemplate pod statefulset"),

@@ -13,12 +13,13 @@ from collections.abc import Iterable, Sequence
 from tidewright.autoscaler import holding
 from tidewright.autoscaler.api.conditions import Change
 from tidewright.autoscaler.api.spec import InvalidSpec, Rules, missing_defaults
-from tidewright.autoscaler.fold.evolve import evolve
+from tidewright.autoscaler.fold.evolve import CONFIG, evolve
 from tidewright.autoscaler.fold.touched import NOTHING, Touched
 from tidewright.autoscaler.holds import FAILURES
 from tidewright.autoscaler.passes import passes
 from tidewright.autoscaler.passes.plan import Plan
 from tidewright.autoscaler.passes.standing import Standing, flips, repeats
+from tidewright.autoscaler.policy import problems
 from tidewright.autoscaler.state import KIND, TIMER, Autoscaler, State
 from tidewright.autoscaler.tell import exposition
 from tidewright.autoscaler.tell.messages import COMPONENT, Message
@@ -38,6 +39,7 @@ from tidewright.events.decisions import (
     SetTimer,
 )
 from tidewright.events.facts import WatermarkPodAutoscalerObserved
+from tidewright.host.fold.configuration import ConfigPart
 from tidewright.host.fold.decider import Decider
 from tidewright.host.fold.series import Exposition
 
@@ -242,6 +244,12 @@ DECIDER = Decider(
     decide=decide,
     simulates=frozenset((ScaleWorkload,)),  # in shadow the windows run as if its scales had been made
     upcasts=UPCASTS,
+    config=ConfigPart(
+        name=CONFIG,
+        problems=problems,
+        component=COMPONENT,
+        held=lambda state: state.acting.of_service(SERVICE),
+    ),
     exposition=Exposition(
         series=exposition.samples,
         help={f"{exposition.PREFIX}{name}": text for name, text in exposition.HELP.items()},

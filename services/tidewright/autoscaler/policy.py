@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from tidewright.events.base import JsonObject
+from tidewright.kube.nearest import nearest
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -51,13 +52,27 @@ def of_config(data: JsonObject) -> Policy:
     """The policy in a `ConfigSet`; a member that cannot be read keeps its default.
 
     A bad value must not stop the autoscaler, and half a policy is better than none: each member is
-    judged alone. Unknown members are left to newer versions.
+    judged alone. Unknown members are left to newer versions, and said (`problems`).
     """
+    return _read(data)[0]
+
+
+def problems(data: JsonObject) -> tuple[str, ...]:
+    """What in a `ConfigSet` is not used, and what would be."""
+    return _read(data)[1]
+
+
+def _read(data: JsonObject) -> tuple[Policy, tuple[str, ...]]:
+    kinds = {field.name: field.type for field in msgspec.structs.fields(Policy)}
     members: JsonObject = {}
-    for field in msgspec.structs.fields(Policy):
-        if field.name in data:
-            try:
-                members[field.name] = msgspec.convert(data[field.name], field.type)
-            except msgspec.ValidationError:
-                continue
-    return Policy(**members)
+    wrong: list[str] = []
+    for key, value in sorted(data.items()):
+        if key not in kinds:
+            wrong.append(f"{key}: not a setting of the autoscaler; {nearest(key, kinds)}")
+            continue
+        try:
+            members[key] = msgspec.convert(value, kinds[key])
+        except msgspec.ValidationError as error:
+            said = str(error)
+            wrong.append(f"{key}={value!r}: {said[:1].lower()}{said[1:]}; the default stays")
+    return Policy(**members), tuple(wrong)

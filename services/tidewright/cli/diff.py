@@ -16,9 +16,12 @@ from tidewright.asking.lines import line, title
 from tidewright.asking.manifests import one_document
 from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.service_state import deciders
+from tidewright.asking.services import load
 from tidewright.asking.source import opened
 from tidewright.asking.tables import plain
 from tidewright.events.base import Decision
+from tidewright.host.fold.configuration import ConfigPart
+from tidewright.kube.nearest import nearest
 from tidewright.kube.times import readable
 
 
@@ -33,13 +36,16 @@ def configuration(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
         name, equals, path = text.partition("=")
         if not name or not equals or not path:
             raise BadInput(f"--config {text}: write NAME=FILE, for example autoscaler=strict.yaml")
-        names = [service.name for service in deciders(())]
-        if name not in names:
-            raise BadInput(f"--config {text}: {name!r} configures nobody; one of {', '.join(names)}")
+        services = {service.name: service for service in deciders(())}
+        if name not in services:
+            raise BadInput(f"--config {text}: {name!r} configures nobody; {nearest(name, services)}")
         data = one_document(Path(path), f"--config {text}", f"a mapping, the configuration of {name}")
         if not isinstance(data, dict):
             raise BadInput(f"--config {text}: {path} holds {type(data).__name__}, a mapping is expected")
-        overrides[name] = data
+        part: ConfigPart[Any] = load(services[name]).config
+        if problems := part.problems(data):
+            raise BadInput(f"--config {text}: {'; '.join(problems)}")
+        overrides[part.name] = data
     return overrides
 
 

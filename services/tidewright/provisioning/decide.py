@@ -37,6 +37,7 @@ from tidewright.events.provisioning import (
     RemoveNode,
 )
 from tidewright.events.timers import TimerFired
+from tidewright.host.fold.configuration import ConfigPart
 from tidewright.host.fold.decider import Decider
 from tidewright.host.fold.parts import Parts
 from tidewright.host.fold.series import Exposition
@@ -65,7 +66,8 @@ from tidewright.provisioning.scaledown.scanning import (
     part_of_a_pass,
     reads_first,
 )
-from tidewright.provisioning.scaleup.orders import STATUS_MAP
+from tidewright.provisioning.scaleup.orders import COMPONENT, STATUS_MAP
+from tidewright.provisioning.settings import problems
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell import exposition, parts
 from tidewright.provisioning.upcasts import UPCASTS
@@ -281,6 +283,13 @@ DECIDER = Decider(
     evolve=evolve,
     decide=decide,
     upcasts=UPCASTS,
+    config=ConfigPart(
+        name=SERVICE,
+        problems=problems,
+        component=COMPONENT,
+        held=lambda state: state.acting.of_service(SERVICE),
+        tells=False,
+    ),
     exposition=Exposition(series=exposition.series, help=exposition.HELP),
     parts=PARTS,
     formerly=(BEFORE_TAINT_RULES, BEFORE_REMOVALS),

@@ -21,6 +21,7 @@ from tidewright.events.provisioning import (
     DeclineScaleUp,
     PlanScaleUp,
 )
+from tidewright.host.fold.configuration import CONFIGURATION_IGNORED
 from tidewright.host.fold.parts import Measure, unmeasured
 from tidewright.kube.keys import PodKey
 from tidewright.provisioning.buffers import concluding, room
@@ -29,7 +30,7 @@ from tidewright.provisioning.buffers.work import BufferWork
 from tidewright.provisioning.cluster import status_map
 from tidewright.provisioning.cluster.upkeep import idle_decisions, promised, upkeep
 from tidewright.provisioning.cluster.view import View, look
-from tidewright.provisioning.fold.common import CONFIGURATION_IGNORED, EVALUATE
+from tidewright.provisioning.fold.common import EVALUATE
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.claims import has_claims
 from tidewright.provisioning.index.index import Index

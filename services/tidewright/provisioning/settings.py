@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from tidewright.kube.durations import parse_duration
+from tidewright.kube.nearest import nearest
 from tidewright.provisioning.consolidation import budgets, modes
 from tidewright.provisioning.differences import DIFFERENCES, OF_BUFFERS
 from tidewright.provisioning.group_ids import NodeGroupId
@@ -423,7 +424,9 @@ def read(data: Mapping[str, Any]) -> tuple[Settings, tuple[str, ...]]:
             if key in KEYS:
                 values.update(zip(KEYS[key], _fields(key, data[key]), strict=True))
             elif key not in _IDLE_FLAGS:
-                warnings.append(f"{key}: not a setting of provisioning")
+                warnings.append(
+                    f"{key}: not a setting of provisioning; {nearest(key, (*KEYS, *_IDLE_FLAGS))}"
+                )
         except (ValueError, TypeError, IndexError, KeyError) as error:
             warnings.append(f"{key}={data[key]!r}: {error}; the default stays")
     if "expander" in values and (wrong := _wrong_expanders(values["expander"])):
@@ -441,6 +444,11 @@ def read(data: Mapping[str, Any]) -> tuple[Settings, tuple[str, ...]]:
         values.setdefault("template_grace_s", 30.0)
         values.setdefault("expander", (LEAST_COST,))
     return Settings(**values), (*warnings, *_idle(data))
+
+
+def problems(data: Mapping[str, Any]) -> tuple[str, ...]:
+    """What in a configuration object is not used, and what would be."""
+    return read(data)[1]
 
 
 def _fields(key: str, value: Any) -> tuple[Any, ...]:

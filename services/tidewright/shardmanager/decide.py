@@ -5,7 +5,7 @@ Reads   fact.pod-..., fact.pod-template-..., fact.shard-set-..., fact.shard-memb
         config.config-set (`shardmanager`), outcomes of its effects, its timers
 Writes  create-object and delete-object (pods), patch-object (a member's lease, a slot label),
         hold-lease (the original manager's lock), scale-workload, set-status,
-        begin-pass, record-pass, change-assignment, size-shards, change-rollout, report-shards, set-timer
+        record-object-event, begin-pass, record-pass, change-assignment, size-shards, change-rollout, report-shards, set-timer
 
 Three parts that do not know of each other: `propeller.passes` for fleets of the propeller manager,
 `shardset.rounds` for ShardSets, `own_services` for the number of replicas of our own services. Pure: no
@@ -18,11 +18,14 @@ from collections.abc import Sequence
 
 from tidewright.events.acting import INCUMBENT
 from tidewright.events.base import Decision, Event
+from tidewright.host.fold.configuration import ConfigPart
 from tidewright.host.fold.decider import Decider
 from tidewright.host.fold.series import Exposition
 from tidewright.shardmanager import holding, own_services
+from tidewright.shardmanager.configuration import problems
 from tidewright.shardmanager.fold import evolve
 from tidewright.shardmanager.propeller import passes
+from tidewright.shardmanager.propeller.fleet_config import NAME
 from tidewright.shardmanager.shardset import rounds
 from tidewright.shardmanager.state import SERVICE, State
 from tidewright.shardmanager.tell import exposition
@@ -53,6 +56,9 @@ DECIDER = Decider(
     evolve=evolve,
     decide=decide,
     upcasts=UPCASTS,
+    config=ConfigPart(
+        name=NAME, problems=problems, component=SERVICE, held=lambda state: state.acting.of_service(SERVICE)
+    ),
     exposition=Exposition(
         series=exposition.series,
         tally=PassTally,

@@ -20,9 +20,11 @@ from tidewright.events.spread import (
     PodPlaced,
     WorkloadSpreadObserved,
 )
+from tidewright.host.fold.configuration import ConfigPart
 from tidewright.host.fold.decider import Decider
 from tidewright.spread import holding
-from tidewright.spread.api.spec import DELETION_COST_ANNOTATION, GROUP, KIND, MATCHED_ANNOTATION
+from tidewright.spread.api.spec import COMPONENT, DELETION_COST_ANNOTATION, GROUP, KIND, MATCHED_ANNOTATION
+from tidewright.spread.configuration import NAME, problems
 from tidewright.spread.control.conclude import Conclusion
 from tidewright.spread.control.versions import versions_by
 from tidewright.spread.control.victims import leaving
@@ -185,6 +187,9 @@ DECIDER = Decider(
     evolve=evolve,
     decide=decide,
     upcasts=UPCASTS,
+    config=ConfigPart(
+        name=NAME, problems=problems, component=COMPONENT, held=lambda state: state.acting.of_service(SERVICE)
+    ),
     ledgers=True,  # its own: the admission endpoint writes there too
     renews=frozenset(
         {WorkloadSpreadObserved}

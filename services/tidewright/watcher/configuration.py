@@ -396,7 +396,8 @@ class Configuration:
             if isinstance(event, ConfigSet) and event.name not in (WHITELIST_CONFIG_MAP, PRIORITY_EXPANDER):
                 known[event.name] = event  # those are of other ConfigMaps
         namespace, _, name = self._config_map.rpartition("/")
-        path = f"/api/v1/namespaces/{namespace or 'default'}/configmaps"
+        namespace = namespace or "default"
+        source, path = f"{namespace}/{name}", f"/api/v1/namespaces/{namespace}/configmaps"
 
         def refused(error: KubeError) -> None:
             if not error.retriable:
@@ -417,7 +418,7 @@ class Configuration:
             if not said:
                 continue
             at = self._stamp.now()
-            stamped = [msgspec.structs.replace(part, at=at) for part in said]
+            stamped = [msgspec.structs.replace(part, at=at, source=source) for part in said]
             await self._append([(self._log.subjects.config(p.name), registry.encode(p)) for p in stamped], at)
             for part in stamped:
                 known[part.name] = part

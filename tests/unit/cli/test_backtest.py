@@ -127,6 +127,35 @@ def test_the_page_is_whole_and_needs_nothing_else(
     assert text.startswith("<!doctype html>")
 
 
+def test_a_sweep_by_the_name_of_a_field_alone_finds_the_one_place_that_it_can_mean(
+    tmp_path: Path, load: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = manifest(tmp_path)
+    assert run("-f", file, "--metrics", load, "--sweep", "highWatermark=20,25", "-o", "json") == 0
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert [made["name"] for made in runs] == [
+        f"metrics[0].external.highWatermark={mark}" for mark in (20, 25)
+    ]
+    two = manifest(tmp_path, "two.yaml", metrics=[*SPEC["metrics"], *SPEC["metrics"]])
+    assert run("-f", two, "--metrics", load, "--sweep", "highWatermark=20,25") == 2
+    assert capsys.readouterr().err == (
+        "error: --sweep highWatermark: may be metrics[0].external.highWatermark or metrics[1].external.highWatermark: "
+        "write which\n"
+    )
+
+
+def test_a_manifest_with_a_field_that_nobody_knows_is_refused(
+    tmp_path: Path, load: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = manifest(tmp_path, toleranse="50m")
+    assert run("-f", file, "--metrics", load) == 2
+    assert capsys.readouterr().err == (
+        f"error: --filename {file}: WatermarkPodAutoscaler shop: spec has no field 'toleranse'; did you mean tolerance?\n"
+    )
+    assert run("-f", manifest(tmp_path, "a.yaml"), "--metrics", load, "--compare", file) == 2
+    assert "did you mean tolerance?" in capsys.readouterr().err
+
+
 def test_a_sweep_tries_every_combination(
     tmp_path: Path, load: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -181,7 +210,18 @@ def test_a_load_that_cannot_be_read_is_refused_by_its_line(
         ((), "--metrics FILE.csv or by --log FILE"),
         (("--metrics", "LOAD", "--log", "x"), "one of them"),
         (("--metrics", "LOAD", "--sweep", "tolerance"), "write FIELD=VALUE"),
-        (("--metrics", "LOAD", "--sweep", "tolerence=1"), "spec has no field 'tolerence'; it has algorithm"),
+        (
+            ("--metrics", "LOAD", "--sweep", "tolerence=1"),
+            "has no field 'tolerence', at any depth; did you mean tolerance?",
+        ),
+        (
+            ("--metrics", "LOAD", "--sweep", "metrics[0].external.hihgWatermark=1"),
+            "spec.metrics[0].external has no field 'hihgWatermark'; did you mean highWatermark?",
+        ),
+        (
+            ("--metrics", "LOAD", "--sweep", "insecureSkipVerify=true"),
+            "nothing in the manifest could have a field 'insecureSkipVerify'",
+        ),
         (("--metrics", "LOAD", "--sweep", "metrics[3].external.highWatermark=1"), "the list has 1 entries"),
         (("--metrics", "LOAD", "--sweep", "minReplicas=50"), "inferior to the maximum"),
         (("--metrics", "LOAD", "--ready-delay", "-1"), "seconds, 0 or more"),

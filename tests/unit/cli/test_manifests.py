@@ -12,6 +12,7 @@ from tidewright.cli import main
 from tidewright.cli.backtest.manifest import put
 from tidewright.cli.diff import configuration
 from tidewright.cli.plan.manifests import read
+from tidewright.cli.plan.ws import _read as read_spread
 from tidewright.cli.shards.adopting import read_configuration
 from tidewright.cli.shards.looking import _from_file
 from tidewright.cli.sim.clusters import read_metrics
@@ -68,3 +69,57 @@ def test_the_command_ends_with_one_line(
 def test_a_swept_value_that_is_no_yaml_is_told() -> None:
     with pytest.raises(BadInput, match=r"--sweep tolerance=.*line 1: not YAML"):
         put({}, "tolerance", "[")
+
+
+TYPOS: dict[str, tuple[Reads, str, str]] = {
+    "plan provisioning": (
+        lambda path: read(path, "x"),
+        "{apiVersion: autoscaling.x-k8s.io/v1, kind: ProvisioningRequest, metadata: {name: r}, spec: {podsets: []}}",
+        "ProvisioningRequest r: spec has no field 'podsets'; did you mean podSets?",
+    ),
+    "plan provisioning, a template": (
+        lambda path: read(path, "x"),
+        "{apiVersion: v1, kind: PodTemplate, metadata: {name: t}, template: {spec: {container: []}}}",
+        "PodTemplate t: template.spec has no field 'container'; did you mean containers?",
+    ),
+    "plan ws": (
+        lambda path: read_spread(path, "x"),
+        "{apiVersion: apps.kruise.io/v1alpha1, kind: WorkloadSpread, metadata: {name: w}, spec: {subset: []}}",
+        "WorkloadSpread w: spec has no field 'subset'; did you mean subsets?",
+    ),
+    "shards plan": (
+        lambda path: _from_file(path, None),  # type: ignore[arg-type]  # it is read first
+        "{apiVersion: shards.tidewright.dev/v1alpha1, kind: ShardSet, metadata: {name: s}, spec: {keyspace: {slot: 64}}}",
+        "ShardSet s: spec.keyspace has no field 'slot'; did you mean slots?",
+    ),
+    "diff --config": (
+        lambda path: configuration([f"autoscaler={path}"]),
+        "{stale_after: 60}",
+        "stale_after: not a setting of the autoscaler; did you mean stale_after_s?",
+    ),
+    "diff --config, of provisioning": (
+        lambda path: configuration([f"provisioning={path}"]),
+        "{max-nodes-totl: 60}",
+        "max-nodes-totl: not a setting of provisioning; did you mean max-nodes-total?",
+    ),
+}
+
+
+@pytest.mark.parametrize(("reads", "text", "said"), TYPOS.values(), ids=TYPOS)
+def test_a_field_that_nobody_knows_is_refused_with_the_object_and_what_was_meant(
+    reads: Reads, text: str, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "it.yaml"
+    path.write_text(text)
+    with pytest.raises(BadInput) as refused:
+        reads(path)
+    assert str(refused.value).endswith(said)
+    assert str(path) in str(refused.value)
+
+
+def test_a_configuration_is_that_of_the_part_that_the_service_reads(tmp_path: Path) -> None:
+    path = tmp_path / "it.yaml"
+    path.write_text("managers: []")
+    assert configuration([f"shard-manager={path}"]) == {"shardmanager": {"managers": []}}
+    with pytest.raises(BadInput, match="'shardmanger' configures nobody; did you mean shard-manager"):
+        configuration([f"shardmanger={path}"])

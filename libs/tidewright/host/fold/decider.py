@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import msgspec
 
 from tidewright.events.base import Decision, Event
+from tidewright.host.fold.configuration import ConfigPart
 from tidewright.host.fold.parts import Parts
 from tidewright.host.fold.series import Exposition
 from tidewright.log.input_set import InputSet
@@ -54,6 +55,7 @@ class Decider(Generic[State, Touched]):
             decided by. The oldest one is that of checkpoints which name none.
         exposition: its series on `/metrics`.
         parts: the parts of its work, for who measures them.
+        config: the part of the configuration that it reads.
     """
 
     service: str
@@ -69,6 +71,7 @@ class Decider(Generic[State, Touched]):
     formerly: tuple[InputSet, ...] = ()
     exposition: Exposition[State] | None = None
     parts: Parts | None = None
+    config: ConfigPart[State] | None = None
 
     def initial(self) -> State:
         """The empty state of a slot."""

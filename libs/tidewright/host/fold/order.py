@@ -16,11 +16,12 @@ import msgspec
 
 from tidewright.events import acting, registry
 from tidewright.events.base import Decision, Event, Fact
-from tidewright.events.config import ModesSet
+from tidewright.events.config import ConfigSet, ModesSet
 from tidewright.events.decisions import CancelTimer, SetTimer
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.timers import TimerFired, TimerStepped
 from tidewright.events.version import __version__
+from tidewright.host.fold.configuration import FIRST
 from tidewright.host.fold.decider import Decider, State
 from tidewright.log.checkpoint import digest_of, rolled
 from tidewright.log.input_set import InputSet
@@ -158,8 +159,17 @@ class Fold(Generic[State]):
         taken = self._enter(seq, body, event)
         if taken is None:
             return ()
-        touched = self.decider.evolve(self.state, taken)
-        return self.decider.decide(self.state, taken, touched) if self.decides(taken) else ()
+        return self.decided(taken, self.decider.evolve(self.state, taken))
+
+    def decided(self, event: Event, touched: object) -> Sequence[Decision]:
+        """What is decided about an event that the state includes."""
+        if not self.decides(event):
+            return ()
+        decisions = self.decider.decide(self.state, event, touched)
+        config = self.decider.config
+        if type(event) is ConfigSet and config is not None and self.slot in FIRST:
+            return (*decisions, *config.told(self.state, event))
+        return decisions
 
     def decides(self, event: Event) -> bool:
         """Whether an event is put to `decide`: what is only said again is not, but for what the decider says again then."""

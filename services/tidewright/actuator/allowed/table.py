@@ -115,6 +115,11 @@ def _events(service: str, component: str, *kinds: Kind, slot: Slot = "namespace"
     )  # fmt: skip
 
 
+def _config_ignored(service: str, component: str) -> Grant:
+    """Of a service that is configured as one, and tells it in its first slot."""
+    return _events(service, component, CONFIG_MAP, slot="any")
+
+
 def _endpoint(
     service: str,
     feature: Feature,
@@ -137,7 +142,7 @@ GRANTS: Final[tuple[Grant, ...]] = (
     Grant(service="autoscaler", feature=_A, effect=ScaleWorkload, kinds=(ANY,), ground="autoscaler"),
     Grant(service="autoscaler", feature=_A, effect=SetStatus, kinds=(WPA,), check=fields.status_as(""), harmless=True),
     Grant(service="autoscaler", feature=_A, effect=PatchObject, kinds=(WPA,), check=fields.autoscaler_patch),
-    _events("autoscaler", "wpa_controller", WPA),
+    _events("autoscaler", "wpa_controller", WPA), _config_ignored("autoscaler", "wpa_controller"),
 
     _cloud(IncreaseNodeGroup), _cloud(DecreaseNodeGroup), _cloud(DeleteInstances),
     _cloud(CreateNodeGroup), _cloud(DeleteNodeGroup),
@@ -168,7 +173,7 @@ GRANTS: Final[tuple[Grant, ...]] = (
     Grant(service="spread", feature=_S, effect=PatchObject, kinds=(POD,), check=fields.spread_patch, ground="matched"),
     Grant(service="spread", feature=_S, effect=DeleteObject, kinds=(POD,), ground="spread", marks=(fields.MATCHED,)),
     Grant(service="spread", feature=_S, effect=EvictPod, kinds=(POD,), ground="spread", marks=(fields.MATCHED,)),
-    _events("spread", "workloadspread-controller", SPREAD),
+    _events("spread", "workloadspread-controller", SPREAD), _config_ignored("spread", "workloadspread-controller"),
 
     Grant(service="shard-manager", feature=_M, effect=SetStatus, kinds=(SET,), check=fields.status_as(""),
           harmless=True),
@@ -188,6 +193,7 @@ GRANTS: Final[tuple[Grant, ...]] = (
           check=fields.own_service, ground="service", where=True),
     Grant(service="shard-manager", feature=Feature.SHARD_LABELS, effect=PatchObject, kinds=(ANY,),
           check=fields.slot_label, slot="any"),
+    _config_ignored("shard-manager", "shard-manager"),
 
     _endpoint("spread-admission", Feature.ADMISSION, TrustEndpoint, webhooks.spread),
     _endpoint("spread-admission", Feature.ADMISSION, ForgetEndpoint, webhooks.spread),

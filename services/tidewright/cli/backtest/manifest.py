@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from tidewright.asking.errors import BadInput
-from tidewright.asking.manifests import all_documents
+from tidewright.asking.manifests import all_documents, known_fields
+from tidewright.kube.nearest import nearest
+from tidewright.kube.unknown import names_of, paths_of, schema_of, unknown_fields
 
-KIND = "WatermarkPodAutoscaler"
+KIND, API_VERSION = "WatermarkPodAutoscaler", "datadoghq.com/v1alpha1"
 MOST_VARIANTS = 64
 _PART = re.compile(r"([A-Za-z][A-Za-z0-9]*)((?:\[\d+\])*)")
 
@@ -46,6 +48,7 @@ def load(path: Path, option: str) -> Candidate:
         raise BadInput(
             f"{option} {path}: holds {len(autoscalers)} of kind {KIND} (found: {kinds}); one is needed"
         )
+    known_fields(autoscalers[0], f"{option} {path}")
     metadata, spec = autoscalers[0].get("metadata") or {}, autoscalers[0].get("spec")
     if not isinstance(spec, dict) or not isinstance(metadata, dict):
         raise BadInput(f"{option} {path}: {KIND} without a spec")
@@ -67,10 +70,11 @@ def variants(base: Candidate, sweeps: Sequence[str]) -> list[Candidate]:
 
     Args:
         base: what is varied.
-        sweeps: `field=a,b,c` each; a field is a path in the spec, such as `metrics[0].external.highWatermark`.
+        sweeps: `field=a,b,c` each; a field is a path in the spec, such as `metrics[0].external.highWatermark`, or a
+            name alone, where it can mean one path only.
 
     Raises:
-        BadInput: no such form, or too many combinations.
+        BadInput: no such form or field, or too many combinations.
     """
     axes: list[list[tuple[str, str]]] = []
     for text in sweeps:
@@ -80,7 +84,8 @@ def variants(base: Candidate, sweeps: Sequence[str]) -> list[Candidate]:
             raise BadInput(
                 f"--sweep {text}: write FIELD=VALUE,VALUE..., for example --sweep tolerance=50m,100m"
             )
-        axes.append([(field.removeprefix("spec."), value) for value in chosen])
+        path = meant(base.spec, field.removeprefix("spec."))
+        axes.append([(path, value) for value in chosen])
     combinations = list(itertools.product(*axes))
     if len(combinations) > MOST_VARIANTS:
         raise BadInput(f"--sweep: {len(combinations)} combinations, at most {MOST_VARIANTS}")
@@ -94,13 +99,32 @@ def variants(base: Candidate, sweeps: Sequence[str]) -> list[Candidate]:
     return candidates
 
 
+def meant(spec: dict[str, Any], field: str) -> str:
+    """The path in a spec that a field of a sweep stands for: itself, or the only one where a name alone can stand.
+
+    Raises:
+        BadInput: there is no such field, or there are several; the message names them.
+    """
+    schema = schema_of(API_VERSION, KIND)["properties"]["spec"]
+    if not field.isalnum() or field in schema["properties"]:
+        return field
+    paths = paths_of(field, spec, schema)
+    if len(paths) == 1:
+        return paths[0]
+    if paths:
+        raise BadInput(f"--sweep {field}: may be {' or '.join(paths)}: write which")
+    names = names_of(schema)
+    if field in names:
+        raise BadInput(f"--sweep {field}: nothing in the manifest could have a field {field!r}")
+    raise BadInput(f"--sweep {field}: spec has no field {field!r}, at any depth; {nearest(field, names)}")
+
+
 def put(spec: dict[str, Any], field: str, text: str) -> None:
     """Set one field of a spec to a value as YAML reads it.
 
     Raises:
         BadInput: the spec cannot have such a field.
     """
-    from tidewright.autoscaler.api.spec import WatermarkSpec
     from tidewright.kube.yamltext import BadYaml, one
 
     steps: list[str | int] = []
@@ -112,9 +136,6 @@ def put(spec: dict[str, Any], field: str, text: str) -> None:
             )
         steps.append(match[1])
         steps += [int(index) for index in re.findall(r"\[(\d+)\]", match[2])]
-    known = sorted(WatermarkSpec.__struct_encode_fields__)
-    if steps[0] not in known:
-        raise BadInput(f"--sweep {field}: spec has no field {steps[0]!r}; it has {', '.join(known)}")
     place: Any = spec
     for step, following in itertools.pairwise(steps):
         place = _into(place, step, field, make_list=isinstance(following, int))
@@ -127,6 +148,8 @@ def put(spec: dict[str, Any], field: str, text: str) -> None:
         raise BadInput(str(error)) from error
     # Quantities are texts in the API; a bare 0.05 would be a float, which its schema refuses.
     place[last] = text if isinstance(value, float) else value
+    if unknown := unknown_fields(spec, schema_of(API_VERSION, KIND)["properties"]["spec"], "spec"):
+        raise BadInput(f"--sweep {field}: {'; '.join(map(str, unknown))}")
 
 
 def _into(place: Any, step: str | int, field: str, *, make_list: bool) -> Any:

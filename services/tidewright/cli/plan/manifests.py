@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tidewright.asking.errors import BadInput
-from tidewright.asking.manifests import all_documents
+from tidewright.asking.manifests import all_documents, known_fields
 from tidewright.asking.planning import BUFFER, REQUEST, Wanted
 
 GROUP = "autoscaling.x-k8s.io"
@@ -31,6 +31,7 @@ def read(path: Path, namespace: str) -> list[Wanted]:
     for number, manifest in enumerate(flat, start=1):
         if not isinstance(manifest, dict) or not isinstance(manifest.get("metadata"), dict):
             raise BadInput(f"{name}: document {number} is no Kubernetes object: it needs kind and metadata")
+        known_fields(manifest, name)
         metadata = manifest["metadata"]
         space, own = str(metadata.get("namespace") or namespace), str(metadata.get("name", ""))
         kind, group = manifest.get("kind"), str(manifest.get("apiVersion", "")).partition("/")[0]

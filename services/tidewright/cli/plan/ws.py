@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from tidewright.asking.answers import SpreadPlan, builtins
 from tidewright.asking.errors import BadInput
-from tidewright.asking.manifests import all_documents
+from tidewright.asking.manifests import all_documents, known_fields
 from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.planning import answer_of_spread, spread_on
 from tidewright.asking.point_in_time import moment_of
@@ -71,6 +71,7 @@ def _read(file: Path, namespace: str) -> dict[str, Any]:
     obj: dict[str, Any] = spreads[0]
     if not str(obj.get("apiVersion", "")).startswith(f"{GROUP}/"):
         raise BadInput(f"-f {file}: apiVersion is {obj.get('apiVersion')!r}: {GROUP}/v1alpha1 or v1beta1")
+    known_fields(obj, f"-f {file}")
     metadata = {"namespace": namespace, **(obj.get("metadata") or {})}
     return {**obj, "metadata": metadata}
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from tidewright.asking.errors import BadInput, translated
-from tidewright.asking.manifests import one_document
+from tidewright.asking.manifests import known_fields, one_document
 from tidewright.asking.namespaces import meant
 from tidewright.asking.options import AskedLogOptions, LogOptions, Output, emit
 from tidewright.cli.options import ClusterOptions
@@ -176,6 +176,7 @@ def _from_file(file: Path, shard_set: ReadSet) -> dict[str, Any]:
     manifest = one_document(file, f"--filename {file}", "one manifest of kind ShardSet")
     if not isinstance(manifest, Mapping) or manifest.get("kind") != "ShardSet":
         raise BadInput(f"--filename {file}: expected one manifest of kind ShardSet")
+    known_fields(dict(manifest), f"--filename {file}")
     return _difference(shard_set.spec, manifest.get("spec") or {})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidewright.host.fold.configuration import CONFIGURATION_IGNORED
 from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.scaleup import saga
@@ -10,7 +11,6 @@ from tidewright.provisioning.state import State
 EVALUATE = "evaluate"
 SCAN = "scan"
 """The timer that has nodes looked at which nobody may need."""
-CONFIGURATION_IGNORED = "ConfigurationIgnored"
 REQUEST_KIND = "ProvisioningRequest"
 BUFFER_KIND = "CapacityBuffer"
 STANDING = frozenset(

@@ -54,6 +54,7 @@ from tidewright.kube.customworkloads import (
     whitelist_of,
 )
 from tidewright.kube.podapi.nodeterms import Node
+from tidewright.spread.configuration import NAME
 from tidewright.spread.fold.ledger import (
     announced,
     answered,
@@ -127,7 +128,7 @@ def _shape_gone(state: State, fact: ShapeGone, touched: Touched) -> None:
 
 def _config(state: State, event: ConfigSet, touched: Touched) -> None:
     whitelist = state.settings.whitelist
-    if event.name == "spread":
+    if event.name == NAME:
         try:
             touched.settings = state.settings
             state.settings = msgspec.convert(event.data, Settings)
