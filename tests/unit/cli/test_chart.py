@@ -16,6 +16,7 @@ from tidewright.actuator.allowed.bounds import Feature
 from tidewright.asking.services import BY_NAME, EVERY, SERVICES, Role
 from tidewright.cli import main
 from tidewright.cli.contract import actuatorroles, deployment
+from tidewright.cli.contract.monitoring import alerts, dashboards
 from tidewright.events.version import __version__
 
 helm = pytest.importorskip("helm_python", reason="helm-python-sdk has no wheel for this platform")
@@ -147,6 +148,8 @@ VALUES_OF_ALL_KINDS = st.fixed_dictionaries(
         "priorityClassName": st.just("system-cluster-critical"),
         "imagePullSecrets": st.just([{"name": "registry"}]),
         "serviceMonitor": st.just({"enabled": True, "labels": {"release": "prometheus"}}),
+        "prometheusRule": st.just({"enabled": True}),
+        "dashboards": st.just({"enabled": True}),
         "nats": st.sampled_from(
             [{}, {"bundled": False, "url": "tls://nats.example:4222"}, {"storage": {"className": "fast"}}]
         ),
@@ -236,6 +239,15 @@ def test_one_server_waits_for_no_others(chart: Any) -> None:
     assert of("StatefulSet", objects)["nats"]["spec"]["replicas"] == 1
     job = of("Job", objects)["installer-1"]["spec"]["template"]["spec"]["containers"][0]["args"]
     assert job[job.index("--replicas") + 1] == "1"
+
+
+def test_alerts_and_dashboards_arrive_as_they_are(chart: Any) -> None:
+    """Both are full of what Helm would take for expressions of its own."""
+    objects = rendered(chart, {"prometheusRule": {"enabled": True}, "dashboards": {"enabled": True}})
+    assert of("PrometheusRule", objects)["tidewright"]["spec"] == yaml.safe_load(alerts.rules())
+    found = {key: text for d in of("ConfigMap", objects).values() for key, text in d["data"].items()}
+    for name, text in dashboards.files().items():
+        assert msgspec.json.decode(found[Path(name).name]) == msgspec.json.decode(text)
 
 
 def test_only_the_two_that_have_to_get_a_token_of_the_cluster(chart: Any) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tidewright.cli.contract import deployment, golden, permissions, reference, tree
 from tidewright.cli.contract.helm import templates
+from tidewright.cli.contract.monitoring import alerts, dashboards, runbooks
 from tidewright.cloud.aws import policies
 from tidewright.cloud.clusterapi import roles as of_clusterapi
 from tidewright.cloud.kwok import roles as of_kwok
@@ -21,6 +22,7 @@ GOLDEN = ROOT / "tests" / "golden" / "events"
 DEPLOY = ROOT / "deploy" / "nats"
 KUBERNETES = ROOT / "deploy" / "kubernetes"
 CHART = ROOT / "deploy" / "helm" / "tidewright"
+MONITORING = ROOT / "deploy" / "monitoring"
 CLOUDS = ROOT / "deploy" / "clouds"
 REFERENCE = ROOT / "docs" / "reference"
 CLUSTER = "prod"
@@ -33,6 +35,7 @@ CRDS = ROOT / "libs" / "tidewright" / "kube" / "crds"
 
 def wanted() -> dict[Path, dict[str, str]]:
     """Every generated folder and its files."""
+    watched = {"rules.yaml": alerts.rules()} | dashboards.files()
     return {
         PROTO: tree.wanted(CRDS, MESSAGES),
         WIRE: tree.compiled(MESSAGES),
@@ -40,7 +43,9 @@ def wanted() -> dict[Path, dict[str, str]]:
         KUBERNETES: deployment.wanted(CLUSTER),
         CHART / "templates" / "generated": templates.wanted(),
         CHART / "crds": templates.definitions(CRDS),
-        REFERENCE: {"cli.md": reference.commands()},
+        CHART / "files": watched,
+        MONITORING: watched,
+        REFERENCE: {"cli.md": reference.commands(), "runbooks.md": runbooks.page()},
         CLOUDS: {
             "aws/watcher.json": json.dumps(policies.watcher(), indent=2) + "\n",
             "aws/actuator.json": json.dumps(policies.actuator(), indent=2) + "\n",
