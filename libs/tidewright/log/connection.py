@@ -51,6 +51,8 @@ class Log(Bus):
     Attributes:
         trust: what decides whom to believe; None believes whatever the bus let through.
         room: what is known of the room that the store has left.
+        directly: records are read by batched direct gets alone: who only asks needs no right to make a consumer, and
+            takes none from the services.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Log(Bus):
         self.doubts = Doubts()
         self.lookups = Lookups(self)
         self.trust: Trust | None = None
+        self.directly = False
         self.room = Room(lambda: self.answer_of("INFO", {}))
         self.continuity = Continuity(self.stream, self.extent)
         self._appends = Appends(self)
@@ -386,9 +389,20 @@ class Log(Bus):
 
     async def last_per_subject(self, filters: Sequence[str]) -> AsyncIterator[reader.Record]:
         """The last message of every subject that matches, in stream order."""
+        if self.directly:
+            for record in await self._last_directly(filters):
+                yield record
+            return
         async with self.reader(filters, last_only=True) as records:
             async for record in records.until_current():
                 yield record
+
+    async def _last_directly(self, filters: Sequence[str]) -> list[reader.Record]:
+        """As `last_per_subject`: the names of the subjects first, then as many of them as one answer takes."""
+        from tidewright.log.last_per_subject import last_words  # imports this module
+
+        subjects = [s for pattern in filters for s in await self.subjects_of(self.stream, pattern)]
+        return await last_words(self, list(dict.fromkeys(subjects)))
 
     def reader(
         self,

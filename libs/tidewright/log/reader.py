@@ -229,6 +229,9 @@ class Reader:
         await self._drop_consumer()
 
     async def _keep_asking(self) -> None:
+        if self._log.directly:
+            await self._get_directly()
+            return
         if time.monotonic() < self._without_until:
             await self._look_up()
             return
@@ -267,6 +270,34 @@ class Reader:
                 return
             self.received = record.seq
             self._receive(record)
+
+    async def _get_directly(self) -> None:
+        """Take in what follows what was received, many at once and without a consumer.
+
+        Of several filters each is asked for as many, and nothing is taken from behind where one of them stopped.
+        """
+        from tidewright.log import batched_get  # imports this module
+
+        while len(self._arrived) < self._window // 2:
+            following: list[Record] = []
+            complete = True
+            horizon = 0
+            for pattern in self._filters:
+                query = {"seq": self.received + 1, "next_by_subj": pattern, "batch": self._window}
+                found, more = await batched_get.ask(self._log, query)
+                following += found
+                if more and found:
+                    complete = False
+                    horizon = min(horizon or found[-1].seq, found[-1].seq)
+            if not complete:
+                following = [record for record in following if record.seq <= horizon]
+            following.sort(key=lambda record: record.seq)
+            self.pending = int(not complete)
+            for record in following:
+                self.received = record.seq
+                self._receive(record)
+            if complete:
+                return
 
     async def _make_consumer(self) -> None:
         self._generation += 1

@@ -1,0 +1,88 @@
+"""Reading by batched direct gets alone gives what a consumer gives, and takes none."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.waiting import until
+from tidewright.log.connection import Log, Message
+from tidewright.log.reader import Reader
+from tidewright.log.subjects import Slot
+
+
+async def _filled(log: Log, messages: int) -> None:
+    names = log.subjects
+    kinds = ("pod", "node", "metric")
+    for start in range(0, messages, 300):
+        await log.commit(
+            [
+                Message(names.fact(Slot("1"), kinds[n % 3], "team", f"one-{n % 40}"), b"%d" % n)
+                for n in range(start, min(messages, start + 300))
+            ]
+        )
+
+
+async def _read(log: Log, filters: list[str], *, after: int = 0, window: int = 1000) -> list[int]:
+    async with log.reader(filters, after=after, window=window) as reader:
+        return [record.seq async for record in reader.until_current()]
+
+
+@pytest.mark.parametrize("window", [10, 1000])
+async def test_it_reads_what_a_consumer_reads(log: Log, window: int) -> None:
+    await _filled(log, 2500)
+    root = log.subjects.root
+    pods, nodes = f"{root}.fact.*.pod.>", f"{root}.fact.*.node.*.one-7"
+    wanted = {
+        after: [
+            await _read(log, filters, after=after) for filters in ([pods], [pods, nodes], [f"{root}.x.>"])
+        ]
+        for after in (0, 1234, 2500)
+    }
+    log.directly = True
+    for after, lists in wanted.items():
+        for filters, seqs in zip(([pods], [pods, nodes], [f"{root}.x.>"]), lists, strict=True):
+            assert await _read(log, filters, after=after, window=window) == seqs
+    assert len(wanted[0][0]) == 834
+
+
+async def test_it_finds_the_last_words_of_more_subjects_than_one_answer_takes(log: Log) -> None:
+    names = log.subjects
+    for start in range(0, 2400, 300):
+        await log.commit(
+            [
+                Message(names.fact(Slot("1"), "pod", "team", f"one-{n % 1200}"), b"%d" % n)
+                for n in range(start, start + 300)
+            ]
+        )
+    log.directly = True
+    pattern = f"{names.root}.fact.*.pod.>"
+    assert [record.seq async for record in log.last_per_subject([pattern])] == list(range(1201, 2401))
+
+
+async def test_it_goes_on_with_what_comes_and_makes_no_consumer(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(_: Reader) -> None:
+        pytest.fail("a consumer was made")
+
+    monkeypatch.setattr(Reader, "_make_consumer", never)
+    await _filled(log, 3)
+    log.directly = True
+    seen: list[int] = []
+
+    async def follow() -> None:
+        async with log.reader([log.subjects.everything]) as reader:
+            while len(seen) < 6:
+                seen.extend(record.seq for record in await reader.fetch())
+
+    following = asyncio.create_task(follow())
+
+    async def count() -> int:
+        return len(seen)
+
+    await until(count, lambda n: n == 3)
+    await _filled(log, 3)
+    await asyncio.wait_for(following, 60)
+    assert seen == [1, 2, 3, 4, 5, 6]
