@@ -59,6 +59,15 @@ class KindList(Answer, frozen=True, kw_only=True):
     items: tuple[ListedKind, ...]
 
 
+class MeasuredValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A value as it was measured last, and the watermarks that it is held against; null where there is none."""
+
+    metric: str
+    value: float | None
+    low_watermark: float | None
+    high_watermark: float | None
+
+
 class ListedObject(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An object in a list.
 
@@ -69,6 +78,8 @@ class ListedObject(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         held_until: the time before which nothing changes; null where nothing holds it.
         last_change: when it last changed; null when it never did.
         last_decision: id of the last decision about it; empty when there was none.
+        wrong: something is the matter with it that somebody should see to; `why` says what.
+        measured: what it is decided by, where that is a value between watermarks.
     """
 
     kind: str
@@ -81,6 +92,8 @@ class ListedObject(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     held_until: str | None = None
     last_change: str | None = None
     last_decision: str = ""
+    wrong: bool = False
+    measured: tuple[MeasuredValue, ...] = ()
 
 
 class ObjectList(Answer, frozen=True, kw_only=True):

@@ -13,7 +13,15 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from importlib import import_module
 
-from tidewright.asking.answers import KindList, ListedKind, ListedObject, ObjectList, stamp, stamp_if_set
+from tidewright.asking.answers import (
+    KindList,
+    ListedKind,
+    ListedObject,
+    MeasuredValue,
+    ObjectList,
+    stamp,
+    stamp_if_set,
+)
 from tidewright.asking.errors import BadInput
 from tidewright.asking.lines import line, subject_object
 from tidewright.asking.lookups import Found, decided_about, decoded
@@ -96,11 +104,7 @@ async def listed(
         BadInput: nothing is decided about objects of the kind.
     """
     board = Board(source, listable(kind), namespace, name)
-    for record in await source.last_of_all(board.patterns(), moment.bound):
-        board.take(record)
-    if elsewhere := board.elsewhere():
-        for record in await source.last(elsewhere, moment.bound):
-            board.take(record)
+    await filled(board, moment.bound)
     return ObjectList(
         log=source.name,
         sequence=moment.seq,
@@ -110,15 +114,25 @@ async def listed(
     )
 
 
+async def filled(board: Board, up_to: int) -> list[Record]:
+    """Give a board the last words as of a sequence (0: the end), and return them."""
+    records = await board.source.last_of_all(board.patterns(), up_to)
+    for record in records:
+        board.take(record)
+    if elsewhere := board.elsewhere():
+        others = await board.source.last(elsewhere, up_to)
+        for record in others:
+            board.take(record)
+        records = [*records, *others]
+    return records
+
+
 async def watched(
     source: Source, after: ObjectList, *, namespace: str = "", name: str = ""
 ) -> AsyncGenerator[ListedObject, None]:
     """Each object of a list again, whenever its row is another one; on and on."""
     board = Board(source, after.kind, namespace, name)
-    for record in await source.last_of_all(board.patterns(), after.sequence):
-        board.take(record)
-    for record in await source.last(board.elsewhere(), after.sequence) if board.elsewhere() else ():
-        board.take(record)
+    await filled(board, after.sequence)
     rows = {(item.namespace, item.name): item for item in after.items}
     async with aclosing(source.follow(after=after.sequence)) as records:
         async for record in records:
@@ -186,6 +200,65 @@ class Board:
         cls, *place = subject_object(record.subject)
         return cls == "decision" and Reference(*place) in self.about
 
+    def taken(self, record: Record) -> set[Reference]:
+        """Take a record, and say which objects' rows may be others now."""
+        found = self.take(record)
+        if found is None or not self.concerns(record):
+            return set()
+        cls, *place = subject_object(record.subject)
+        asked = Reference(*place)
+        if cls == "fact":
+            return {asked}
+        if asked.kind == self.kind and asked not in self.about:
+            return {asked}
+        if asked in self.about:
+            return set(self.about[asked])
+        return set(self.references())  # it speaks of all of them at once
+
+    def references(self) -> list[Reference]:
+        """The objects that have a row, by namespace and name."""
+        those = self.facts.keys() if self.service is not None else self.decided.keys() - self.gone
+        return sorted(those, key=lambda one: (one.namespace, one.name))
+
+    def row(self, asked: Reference, now: float) -> ListedObject | None:
+        """The row of one object; None where it has none."""
+        there = (
+            asked in self.facts
+            if self.service is not None
+            else asked in self.decided and asked not in self.gone
+        )
+        return self._item(asked, now) if there else None
+
+    def as_of(self, subjects: Iterable[str], earlier: Iterable[Record]) -> tuple[Board, set[Reference]]:
+        """A board of before, and whose rows are others there: of some subjects the words were these, or none."""
+        board = Board(self.source, self.kind, self.namespace, self.name)
+        board.facts, board.gone, board.context = dict(self.facts), set(self.gone), dict(self.context)
+        board.decided.update(self.decided)
+        board.about.update(self.about)
+        touched: set[Reference] = set()
+        for subject in subjects:
+            cls, *place = subject_object(subject)
+            asked = Reference(*place)
+            if cls == "fact":
+                board.facts.pop(asked, None)
+                board.gone.discard(asked)
+                touched.add(asked)
+                continue
+            of = (
+                {asked}
+                if asked.kind == self.kind and asked not in self.about
+                else self.about.get(asked, set())
+            )
+            if not of and board.context.pop(subject, None) is not None:
+                touched.update(self.references())
+            for object_ in of:
+                left = {s: word for s, word in board.decided.get(object_, {}).items() if s != subject}
+                board.decided[object_] = left
+                touched.add(object_)
+        for record in earlier:
+            touched |= board.taken(record)
+        return board, touched
+
     def take(self, record: Record) -> Found | None:
         """Take a record as the last word on its subject; None when it does not decode."""
         found = decoded(record)
@@ -219,8 +292,7 @@ class Board:
 
     def items(self, now: float) -> Iterable[ListedObject]:
         """The rows, by namespace and name."""
-        those = self.facts.keys() if self.service is not None else self.decided.keys() - self.gone
-        for asked in sorted(those, key=lambda one: (one.namespace, one.name)):
+        for asked in self.references():
             yield self._item(asked, now)
 
     def _item(self, asked: Reference, now: float) -> ListedObject:
@@ -245,6 +317,11 @@ class Board:
             held_until=stamp_if_set(row.held_until),
             last_change=stamp_if_set(row.changed_at),
             last_decision=latest.id if latest is not None else "",
+            wrong=row.wrong,
+            measured=tuple(
+                MeasuredValue(metric=m.metric, value=m.value, low_watermark=m.low, high_watermark=m.high)
+                for m in row.measured
+            ),
         )
 
     def _row(self, words: Words, by: str, now: float) -> Row:

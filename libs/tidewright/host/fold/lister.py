@@ -43,6 +43,19 @@ class Words(msgspec.Struct, frozen=True):
         return next((decision for decision in self.decisions if isinstance(decision, kind)), None)
 
 
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """A value as it was measured last, and the marks that it is held against; None where there is none.
+
+    Attributes:
+        metric: its name.
+    """
+
+    metric: str
+    value: float | None
+    low: float | None
+    high: float | None
+
+
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """An object in a list.
 
@@ -51,6 +64,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         why: a few words, without a full stop.
         held_until: log time before which nothing changes, seconds; None where nothing holds it.
         changed_at: log time of its last change, seconds; None when there was none.
+        wrong: something is the matter with it that somebody should see to, and `why` says what.
+        measured: what it is decided by, where that is a value between marks.
     """
 
     now: str = ""
@@ -58,6 +73,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     held_until: float | None = None
     changed_at: float | None = None
+    wrong: bool = False
+    measured: tuple[Measured, ...] = ()
 
 
 class Lister(Protocol):

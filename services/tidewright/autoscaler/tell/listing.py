@@ -10,9 +10,12 @@ from tidewright.events.base import Event
 from tidewright.events.decisions import HoldReplicas, ScaleWorkload
 from tidewright.events.facts import WatermarkPodAutoscalerObserved, WorkloadObserved
 from tidewright.host.fold.explainer import Reference
-from tidewright.host.fold.lister import Lister, Row, Words, conditions, is_true, said, status_of
+from tidewright.host.fold.lister import Lister, Measured, Row, Words, conditions, is_true, said, status_of
+from tidewright.kube.quantities import milli
 from tidewright.kube.times import seconds_or_none
 
+ESSENTIAL = ("AbleToScale", "ScalingActive")
+"""Conditions without which nothing is decided."""
 ABOVE, BELOW = "AboveHighWatermark", "BelowLowWatermark"
 
 
@@ -76,7 +79,48 @@ def _autoscaler(words: Words, now: float) -> Row:
         why=_why(words, found, current, desired) + dry,
         held_until=None if moves else _held(words, found, scaled_at, now),
         changed_at=scaled_at,
+        wrong=any(_denied(found, type_) for type_ in ESSENTIAL),
+        measured=_measured(words, status),
     )
+
+
+def _denied(found: Mapping[str, Mapping[str, Any]], type_: str) -> bool:
+    return type_ in found and found[type_].get("status") == "False"
+
+
+def _measured(words: Words, status: Mapping[str, Any]) -> tuple[Measured, ...]:
+    """The values of the status beside the marks of the spec, metric by metric."""
+    if not isinstance(words.fact, WatermarkPodAutoscalerObserved):
+        return ()
+    try:
+        metrics = parsed(words.fact.spec).metrics
+    except InvalidSpec:
+        return ()
+    current = status.get("currentMetrics")
+    values = [_current(entry) for entry in current] if isinstance(current, Sequence) else []
+    return tuple(
+        Measured(
+            metric=metric.name, value=values[n] if n < len(values) else None,
+            low=metric.marks.low / 1000, high=metric.marks.high / 1000,
+        )
+        for n, metric in enumerate(metrics)
+    )  # fmt: skip
+
+
+def _current(entry: object) -> float | None:
+    """The value of an entry of `status.currentMetrics`; None where it has none that can be read."""
+    if not isinstance(entry, Mapping):
+        return None
+    of_type = entry.get(str(entry.get("type", "")).lower())
+    value = (
+        of_type.get("currentValue", of_type.get("currentAverageValue"))
+        if isinstance(of_type, Mapping)
+        else None
+    )
+    try:
+        return None if value is None else milli(str(value)) / 1000
+    except ValueError:
+        return None
 
 
 def _own(words: Words) -> ScaleWorkload | None:
@@ -86,9 +130,9 @@ def _own(words: Words) -> ScaleWorkload | None:
 
 
 def _why(words: Words, found: Mapping[str, Mapping[str, Any]], current: object, desired: object) -> str:
-    for type_ in ("AbleToScale", "ScalingActive"):
-        if (condition := found.get(type_)) is not None and condition.get("status") == "False":
-            return said(condition)
+    for type_ in ESSENTIAL:
+        if _denied(found, type_):
+            return said(found[type_])
     limited = found.get("ScalingLimited")
     if limited is not None and is_true(limited):
         return said(limited)

@@ -15,6 +15,7 @@ from tidewright.provisioning.buffers import conditions as buffers
 
 _STAGES = ("Failed", "BookingExpired", "CapacityRevoked", "Provisioned", "Accepted")
 """Conditions of a request, what ends it first."""
+LEFT_ALONE, UNHEALTHY = "left alone after a failure", "unhealthy"
 _OVER = ("Failed", "BookingExpired", "CapacityRevoked", "Provisioned")
 
 
@@ -55,9 +56,9 @@ def _group(words: Words, group: p.NodeGroupObserved) -> Row:
     if group.error:
         why = f"cannot be read: {group.message or group.error}"
     elif state := _reported(words, f"scaleUp/{group.name}", ("Backoff", "InProgress")):
-        why = {"Backoff": "left alone after a failure", "InProgress": "nodes are on their way"}[state]
+        why = {"Backoff": LEFT_ALONE, "InProgress": "nodes are on their way"}[state]
     elif _reported(words, f"health/{group.name}", ("Unhealthy",)):
-        why = "unhealthy"
+        why = UNHEALTHY
     elif states["deleting"]:
         why = f"{states['deleting']} being deleted"
     elif not group.exists:
@@ -67,7 +68,8 @@ def _group(words: Words, group: p.NodeGroupObserved) -> Row:
     else:
         why = f"between {group.min_size} and {group.max_size}"
     changed = next((decision.at for decision in words.decisions), None)
-    return Row(now=str(there), wanted=str(wanted), why=why, changed_at=changed)
+    wrong = bool(group.error) or why in (LEFT_ALONE, UNHEALTHY)
+    return Row(now=str(there), wanted=str(wanted), why=why, changed_at=changed, wrong=wrong)
 
 
 def _reported(words: Words, key: str, states: Sequence[str]) -> str:
@@ -91,6 +93,7 @@ def _request(words: Words, now: float) -> Row:
         why=_why(found, stage),
         held_until=until if until is not None and until > now else None,
         changed_at=max((at for at in changed if at is not None), default=None),
+        wrong=stage in ("Failed", "CapacityRevoked"),
     )
 
 
@@ -124,6 +127,7 @@ def _buffer(words: Words) -> Row:
         wanted=wanted,
         why=why,
         changed_at=max((at for at in changed if at is not None), default=None),
+        wrong=refused is not None,
     )
 
 

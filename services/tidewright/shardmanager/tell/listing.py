@@ -40,6 +40,7 @@ class ShardManagerLister:
             wanted=str(members if wanted is None else wanted),
             why=_why(found),
             changed_at=max((at for at in changed if at is not None), default=None),
+            wrong=any(is_true(found.get(type_)) for type_ in _TROUBLE),
         )
 
 
