@@ -346,8 +346,12 @@ def _warn_only() -> None:
 
 
 @asynccontextmanager
-async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[Source]:
+async def opened(
+    where: LogOptions | None, file: Path | None, *, directly: bool = False
+) -> AsyncIterator[Source]:
     """The log that the options name: a file, that of a data folder, or that of a server.
+
+    `directly`: no consumer is made of the server (`Log.directly`).
 
     Raises:
         BadInput: the file is no export; the stream is of another cluster.
@@ -384,13 +388,14 @@ async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[S
     if folder is not None:
         async with (
             _kept(on, folder) as kept,
-            opened(_asking(on, kept), None) as source,
+            opened(_asking(on, kept), None, directly=directly) as source,
         ):
             yield source
         return
     with translated():
         log = await _connected(on)
         async with log:
+            log.directly = directly
             anchors: Anchors = None
             if isinstance(on, AskedLogOptions) and on.trust is not None:
                 from tidewright.log.keyfiles import read_anchors

@@ -118,6 +118,17 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
+        "console", "tidewright.cli.webconsole:console", ASKING, "The log in a browser: what is there and why, at any moment.",
+        (
+            ("tidewright console", "of the stack that runs here; prints a URL that lets in once"),
+            ("tidewright console --log march.twlog", "of an exported log"),
+            (
+                "tidewright console --cluster prod --nats tls://nats:4222 --listen 0.0.0.0 --token-file tokens --host-name console.shop.example",
+                "as a service: for whoever brings a token of the file",
+            ),
+        ),
+    ),
+    Command(
         "plan", "tidewright.cli.plan.command:app", ASKING, "What would be decided, and why, without deciding it.",
         (
             ("tidewright plan provisioning -f request.yaml", "a ProvisioningRequest or CapacityBuffer on the running log's state"),

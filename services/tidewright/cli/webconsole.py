@@ -1,0 +1,194 @@
+"""`tidewright console`: the web console, beside a log that is there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import os
+import secrets
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Group, Parameter
+
+from tidewright.asking.errors import BadInput, CommandError, Unavailable
+from tidewright.asking.options import AskedLogOptions
+from tidewright.asking.source import FromFile, opened
+from tidewright.cli.options import ANY_PORT, PROCESS, Level, LogFormat, ProcessFlags
+from tidewright.cli.run import execute
+from tidewright.console.access import Access, Network, named
+from tidewright.host.ports.tokens import Tokens, is_loopback
+from tidewright.host.process.process import Process
+from tidewright.log.diagnostics import get_logger
+
+WHERE = Group("Where it is reached", sort_key=0)
+WHO = Group("Who is let in", sort_key=5)
+TOKEN = "TIDEWRIGHT_CONSOLE_TOKEN"  # noqa: S105  # the name of a variable
+"""In the environment the token that lets in once, where whoever starts the console tells it to people."""
+TICK_S = 5.0
+
+logger = get_logger(__name__)
+
+
+def console(
+    *,
+    listen: Annotated[
+        str,
+        Parameter(
+            help="Address that is listened on; others than loopback need a token file or a proxy.",
+            group=WHERE,
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, Parameter(help="Its port; 0 takes a free one.", group=WHERE, validator=ANY_PORT)
+    ] = 0,
+    host_name: Annotated[
+        tuple[str, ...],
+        Parameter(help="Further name under which browsers reach it. Repeatable.", group=WHERE),
+    ] = (),
+    token_file: Annotated[
+        Path | None,
+        Parameter(help="Tokens that let in, one a line, instead of the one that holds once.", group=WHO),
+    ] = None,
+    proxy_header: Annotated[
+        str, Parameter(help="Header in which a reverse proxy names whom it has let in.", group=WHO)
+    ] = "",
+    proxy_from: Annotated[
+        tuple[str, ...], Parameter(help="Address or network of that proxy. Repeatable.", group=WHO)
+    ] = (),
+    secure: Annotated[
+        bool, Parameter(help="Browsers reach it over TLS alone: a proxy ends it.", group=WHO, negative="")
+    ] = False,
+    log: AskedLogOptions | None = None,
+    file: FromFile = None,
+    health_host: Annotated[
+        str, Parameter(help="Address on which probes and metrics are served.", group=PROCESS)
+    ] = "127.0.0.1",
+    health_port: Annotated[
+        int,
+        Parameter(
+            help="Their port; 0 takes a free one, and the log says which.", group=PROCESS, validator=ANY_PORT
+        ),
+    ] = 0,
+    log_level: Annotated[Level, Parameter(help="Least severe level that is logged.", group=PROCESS)] = "info",
+    log_format: Annotated[
+        LogFormat, Parameter(help="Lines for people or JSON; auto: for people on a terminal.", group=PROCESS)
+    ] = "auto",
+) -> int:
+    """The log in a browser: what is there and why, at any moment. It changes nothing."""
+    try:
+        import jinja2  # noqa: F401  # what the extra brings
+    except ModuleNotFoundError:
+        raise CommandError(
+            "the console is not installed: it comes with `pip install 'tidewright[console]'`"
+        ) from None
+    entrance = _entrance(listen, token_file, proxy_header, proxy_from)
+    flags = ProcessFlags(
+        log_level=log_level, log_format=log_format, health_host=health_host, health_port=health_port
+    )
+
+    async def run(process: Process) -> None:
+        process.health.not_ready = "the log is not read yet"
+        async with opened(log, file, directly=True) as source:
+            from tidewright.console.server import Console, warmed
+
+            site = Console(source, _access(entrance, frozenset(), secure=secure), following=file is None)
+            try:
+                await site.start(listen, port)
+            except OSError as error:
+                raise Unavailable(
+                    f"--port {port}: {listen} cannot be listened on: {error.strerror or error}; 0 takes a free port"
+                ) from error
+            site.access.hosts = named(listen, site.port, host_name)
+            _tell(site.port, listen, entrance)
+            try:
+                await warmed(site)
+                process.health.not_ready = ""
+                await _until(process)
+            finally:
+                await site.stop()
+
+    return execute("console", flags, run)
+
+
+async def _until(process: Process) -> None:
+    """Wait until the process is told to stop, and say meanwhile that the loop turns."""
+    while not process.stop.is_set():
+        process.health.tick()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(TICK_S):
+                await process.stop.wait()
+
+
+@dataclass(frozen=True)
+class _Entrance:
+    """How people get in: one of the three."""
+
+    once: str = ""
+    told: bool = False
+    tokens: Path | None = None
+    header: str = ""
+    proxies: tuple[Network, ...] = ()
+
+
+def _entrance(listen: str, tokens: Path | None, header: str, proxies: Sequence[str]) -> _Entrance:
+    """What the options ask for.
+
+    Raises:
+        BadInput: what would let in everybody, or nobody.
+    """
+    if header and tokens is not None:
+        raise BadInput(
+            "--proxy-header and --token-file: the proxy says who is let in, or the file, give one of them"
+        )
+    if bool(header) != bool(proxies):
+        raise BadInput(
+            "--proxy-header and --proxy-from: a header is believed from named addresses alone, give both"
+        )
+    if header:
+        return _Entrance(header=header, proxies=tuple(map(_network, proxies)))
+    if tokens is not None:
+        return _Entrance(tokens=tokens)
+    if not is_loopback(listen):
+        raise BadInput(
+            f"--listen {listen}: on other addresses than loopback a --token-file is needed, or --proxy-header with --proxy-from"
+        )
+    given = os.environ.get(TOKEN, "")
+    return _Entrance(once=given or secrets.token_urlsafe(24), told=bool(given))
+
+
+def _network(text: str) -> Network:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise BadInput(
+            f"--proxy-from {text}: an address or a network, such as 10.0.0.7 or 10.0.0.0/24"
+        ) from None
+
+
+def _access(entrance: _Entrance, hosts: frozenset[str], *, secure: bool) -> Access:
+    tokens = Tokens(entrance.tokens) if entrance.tokens is not None else None
+    return Access(
+        hosts,
+        once=entrance.once,
+        tokens=tokens,
+        proxy_header=entrance.header,
+        proxies=entrance.proxies,
+        secure=secure,
+    )
+
+
+def _tell(port: int, listen: str, entrance: _Entrance) -> None:
+    """Say where it is; the token goes to whoever started it, and into no log."""
+    logger.info("the console listens", listen=listen, port=port)
+    if entrance.told:
+        return
+    host = f"[{listen}]" if ":" in listen else listen
+    token = f"/?token={entrance.once}" if entrance.once else "/"
+    print(f"http://{host}:{port}{token}", flush=True)
+    if entrance.once:
+        print("The token in it lets in one browser, once.", file=sys.stderr, flush=True)

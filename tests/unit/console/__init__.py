@@ -1,0 +1,1 @@
+"""The web console over HTTP, on the recorded log and on hostile ones."""
