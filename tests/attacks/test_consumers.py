@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from nats.aio.client import Client
 
-from tests.attacks.bus import ATTACKERS, CLUSTER, ROOT, STREAM, Bus, answer, asked, served
+from tests.attacks.bus import ATTACKERS, CLUSTER, ROOT, STREAM, STREAMS, Bus, answer, asked, served
 from tests.attacks.conftest import filled
 from tests.attacks.test_replies import TARGETS
 from tests.ports import free_port
@@ -93,7 +93,7 @@ async def taken(attacker: str, client: Client) -> int:
     return count
 
 
-@pytest.mark.parametrize("attacker", ["spread", "actuator", READER])
+@pytest.mark.parametrize("attacker", ["spread", "actuator"])
 async def test_who_takes_all_consumers_keeps_nobody_from_reading(attacker: str, tmp_path: Path) -> None:
     port = free_port()
     with served(tmp_path, port):
@@ -129,6 +129,27 @@ async def test_who_takes_all_consumers_keeps_nobody_from_reading(attacker: str, 
                 await member.join()
             assert "newcomer" in member.members
             await member.leave()
+
+
+async def test_who_asks_reads_everything_and_has_no_consumer(bus: Bus) -> None:
+    config = {"ack_policy": "none", "mem_storage": True}
+    async with bus.client(READER) as client:
+        for stream in STREAMS:
+            for place in (stream, f"{stream}.mine", f"{stream}.mine.{ROOT}.fact.>"):
+                found = await answer(client, CREATE + place, {"stream_name": stream, "config": config})
+                assert "error" in found, place
+            assert "error" in await answer(client, f"$JS.API.CONSUMER.DURABLE.CREATE.{stream}.mine", {})
+    before = await bus.contents()
+    async with await bus.log(READER) as log:
+        log.directly = True
+        await log.adopt_slots()
+        first, last = await log.bounds()
+        async with log.reader([log.subjects.everything]) as reader:
+            assert [record.seq async for record in reader.until_current()] == list(range(first, last + 1))
+        words = [record.seq async for record in log.last_per_subject([log.subjects.everything])]
+        assert words[-1] == last
+        assert words == sorted(words)
+    assert await bus.contents() == before
 
 
 @pytest.mark.parametrize("attacker", ATTACKERS)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.attacks.bus import ATTACKERS, CLUSTER, ROOT, STREAM, Bus, answer, asked
+from tidewright.asking.services import EVERY
 from tidewright.cli.contract.permissions import imports
 from tidewright.log.install import members_of
 from tidewright.log.snapshots import bucket
@@ -61,7 +62,7 @@ async def test_no_answer_lands_on_the_log_or_in_a_bucket(bus: Bus, attacker: str
     assert await bus.contents() == before
 
 
-@pytest.mark.parametrize("attacker", ATTACKERS)
+@pytest.mark.parametrize("attacker", EVERY)
 async def test_nothing_that_is_pulled_is_stored_again(bus: Bus, attacker: str) -> None:
     before = await bus.contents()
     create, pull = f"$JS.API.CONSUMER.CREATE.{STREAM}", f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}"

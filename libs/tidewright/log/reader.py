@@ -117,6 +117,7 @@ class Reader:
         """What came last is a part of a commit, of which the server has yet to store the rest."""
         self._believing = believing
         self._judges = believing and (not stream or stream == log.stream)
+        self._directly = log.directly and self._stream == log.stream
         self._settled, self._settled_at = False, 0
         self._every = False
         """With `last_only`: the rest is read message by message, since the server ends the other way at some."""
@@ -229,7 +230,7 @@ class Reader:
         await self._drop_consumer()
 
     async def _keep_asking(self) -> None:
-        if self._log.directly:
+        if self._directly:
             await self._get_directly()
             return
         if time.monotonic() < self._without_until:

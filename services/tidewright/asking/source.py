@@ -346,12 +346,8 @@ def _warn_only() -> None:
 
 
 @asynccontextmanager
-async def opened(
-    where: LogOptions | None, file: Path | None, *, directly: bool = False
-) -> AsyncIterator[Source]:
-    """The log that the options name: a file, that of a data folder, or that of a server.
-
-    `directly`: no consumer is made of the server (`Log.directly`).
+async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[Source]:
+    """The log that the options name: a file, that of a data folder, or that of a server, which makes no consumer for us.
 
     Raises:
         BadInput: the file is no export; the stream is of another cluster.
@@ -388,14 +384,14 @@ async def opened(
     if folder is not None:
         async with (
             _kept(on, folder) as kept,
-            opened(_asking(on, kept), None, directly=directly) as source,
+            opened(_asking(on, kept), None) as source,
         ):
             yield source
         return
     with translated():
         log = await _connected(on)
         async with log:
-            log.directly = directly
+            log.directly = True  # who asks has no right to make a consumer
             anchors: Anchors = None
             if isinstance(on, AskedLogOptions) and on.trust is not None:
                 from tidewright.log.keyfiles import read_anchors

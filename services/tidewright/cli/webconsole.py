@@ -93,7 +93,7 @@ def console(
 
     async def run(process: Process) -> None:
         process.health.not_ready = "the log is not read yet"
-        async with opened(log, file, directly=True) as source:
+        async with opened(log, file) as source:
             from tidewright.console.server import Console, warmed
 
             site = Console(source, _access(entrance, frozenset(), secure=secure), following=file is None)

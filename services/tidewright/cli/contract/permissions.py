@@ -8,7 +8,7 @@ reaches the log by service imports alone: one for each subject that it may publi
 - what is not imported does not exist: no service can make, change, purge or delete a stream.
 
 A decider may write its own decisions, timers, ledgers and snapshots, and nothing else; facts are the
-watcher's alone, outcomes the actuator's. `READER` may only read, for people who ask the log. Each user's
+watcher's alone, outcomes the actuator's. `READER` may only read, without consumers, for people who ask the log. Each user's
 permissions repeat its imports, so that who is refused hears of it at once.
 
 `ARCHIVE` is an account with a mirror of the stream from which nothing can be deleted. It may follow the
@@ -32,7 +32,7 @@ from tidewright.log.snapshots import bucket
 from tidewright.log.subjects import escape
 
 READER = "reader"
-"""The user of `tidewright events`, `explain`, `verify` and `export`."""
+"""The user of whoever asks the log: `tidewright get`, `explain`, `verify`, `export`, `console`."""
 INSTALLER = "installer"
 """The user of `tidewright install` and `import`, who alone may make, change and purge streams; not kept."""
 ARCHIVE = USER
@@ -85,7 +85,9 @@ def publishes(service: Service, cluster: str) -> list[str]:
 def publishes_reader(cluster: str) -> list[str]:
     """Subjects on which who only reads may publish: questions."""
     stream = stream_of(cluster)
-    subjects = ["$JS.API.INFO", *reading(stream), f"$JS.API.DIRECT.GET.{stream}"]
+    # No consumer: those are the services', and one delivers to wherever it is told.
+    subjects = [f"$JS.API.{verb}.{stream}" for verb in ("STREAM.INFO", "STREAM.MSG.GET", "DIRECT.GET")]
+    subjects.append("$JS.API.INFO")
     subjects.append(f"$JS.API.STREAM.MSG.GET.KV_{members_of(stream)}")  # whether a watcher looks
     for service in SERVICES:
         if service.role is Role.DECIDER:
