@@ -200,6 +200,7 @@ class RunningLog:
         self.part = False
         self.promised: Mapping[str, int] = {}
         self._words: Known = {}
+        self._words_at = 0
 
     async def cluster_id(self) -> str:
         info = await self.log.api(f"STREAM.INFO.{self.stream}", {})
@@ -300,6 +301,11 @@ class RunningLog:
 
     async def bounds(self) -> tuple[int, int]:
         first, last = await self.log.bounds()
+        if last != self._words_at:
+            self._words, self._words_at = (
+                {},
+                last,
+            )  # whoever asks for long does not go by what was said at first
         return (first, last) if last else (1, 0)  # nothing was ever on it
 
     async def start(self, service: str, slots: tuple[Slot, ...], readable: Sequence[int]) -> list[Snapshot]:

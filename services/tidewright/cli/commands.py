@@ -122,10 +122,7 @@ COMMANDS: tuple[Command, ...] = (
         (
             ("tidewright console", "of the stack that runs here; prints a URL that lets in once"),
             ("tidewright console --log march.twlog", "of an exported log"),
-            (
-                "tidewright console --cluster prod --nats tls://nats:4222 --listen 0.0.0.0 --token-file tokens --host-name console.shop.example",
-                "as a service: for whoever brings a token of the file",
-            ),
+            ("tidewright console --listen 0.0.0.0 --token-file tokens", "for whoever brings a token of the file"),
         ),
     ),
     Command(

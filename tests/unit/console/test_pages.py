@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import json
 import re
@@ -23,9 +24,10 @@ from tidewright.log.export import ExportFile
 MOMENTS = ("", "seq:400", "seq:2000", "2026-02-02T05:47:00Z", "seq:3600")
 
 
-def answered(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
+async def answered(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
+    """What the command line answers, which has a loop of its own."""
     capsys.readouterr()
-    assert main.run([*words, "--log", str(LOG), "-o", "json"]) == 0
+    assert await asyncio.to_thread(main.run, [*words, "--log", str(LOG), "-o", "json"]) == 0
     found: dict[str, object] = json.loads(capsys.readouterr().out)
     return found
 
@@ -66,7 +68,7 @@ async def test_an_object_is_explained_as_explain_does(
 ) -> None:
     page = await browser.get("/object/wpa/team-0/app-0?at=2026-02-02T06:05:00Z&window=6h")
     words = page.words
-    explained = answered(capsys, "explain", "wpa/app-0", "-n", "team-0", "--at", "2026-02-02T06:05:00Z")
+    explained = await answered(capsys, "explain", "wpa/app-0", "-n", "team-0", "--at", "2026-02-02T06:05:00Z")
     decisions = msgspec.convert(explained, ANSWERS["explain"], strict=False).decisions  # type: ignore[attr-defined]
     assert decisions
     for decision in decisions:
@@ -75,7 +77,7 @@ async def test_an_object_is_explained_as_explain_does(
             assert " ".join(told.sentence.split()) in words
         for sentence in decision.opposite:
             assert sentence in words
-    drawn = answered(
+    drawn = await answered(
         capsys,
         "series",
         "wpa/app-0",
@@ -117,7 +119,10 @@ async def test_a_decision_on_the_chart_leads_to_causes_and_outcome(browser: Brow
             "kind=wpa&namespace=team-1",
             lambda row: (row["kind"], row["namespace"]) == ("watermarkpodautoscaler", "team-1"),
         ),
-        ("service=spread&class=decision", lambda row: row["headers"]["Tw-Writer"] == "spread"),
+        (
+            "service=spread&class=decision",
+            lambda row: (row["class"], row["headers"]["Tw-Writer"]) == ("decision", "spread"),
+        ),
         ("text=set+replicas", lambda row: "set replicas" in row["text"]),
     ],
 )
@@ -125,7 +130,7 @@ async def test_events_are_those_that_are_asked_for(
     browser: Browser, capsys: pytest.CaptureFixture[str], query: str, every: object
 ) -> None:
     page = await browser.get(f"/events?window=7d&{query}")
-    assert main.run(["events", "--log", str(LOG), "-o", "json"]) == 0
+    assert await asyncio.to_thread(main.run, ["events", "--log", str(LOG), "-o", "json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     wanted = [row["sequence"] for row in rows if every(row)]  # type: ignore[operator]
     assert f"{len(wanted):,} events" in page.words
@@ -134,7 +139,7 @@ async def test_events_are_those_that_are_asked_for(
 
 
 async def test_earlier_events_follow_page_by_page(browser: Browser) -> None:
-    path, seen = "/events?window=7d&class=outcome", list[int]()
+    path, seen = "/events?window=7d&class=fact", list[int]()
     for _ in range(3):
         page = await browser.get(path)
         seen += [int(seq) for seq in re.findall(r'<td class="n">(\d+)</td>', page.text)]
@@ -210,7 +215,7 @@ async def test_questions_are_answered_as_the_command_line_does(
         elif name == "plan.scale-down":
             msgspec.json.decode(answer.text, type=ANSWERS[name])
         else:
-            assert json.loads(answer.text) == answered(capsys, *words)
+            assert json.loads(answer.text) == await answered(capsys, *words)
     tail = await browser.get("/api/v1/events?class=decision&tail=3")
     assert [row["class"] for row in json.loads(tail.text)] == ["decision"] * 3
     assert {question.name for question in QUESTIONS} - set(asked) == {"events", "verify"}

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from tests.waiting import until
+from tidewright.asking.source import RunningLog
 from tidewright.log.connection import Log, Message
 from tidewright.log.reader import Reader
 from tidewright.log.subjects import Slot
@@ -86,3 +87,15 @@ async def test_it_goes_on_with_what_comes_and_makes_no_consumer(
     await _filled(log, 3)
     await asyncio.wait_for(following, 60)
     assert seen == [1, 2, 3, 4, 5, 6]
+
+
+async def test_who_asks_for_long_hears_the_last_word(log: Log) -> None:
+    source = RunningLog(log)
+    pattern = log.subjects.fact(Slot("1"), "pod", "team", "one-0")
+    await _filled(log, 1)
+    assert (await source.bounds())[1] == 1
+    assert [record.body for record in await source.last([pattern])] == [b"0"]
+    await log.commit([Message(pattern, b"later")])
+    assert (await source.bounds())[1] == 2
+    assert [record.body for record in await source.last([pattern])] == [b"later"]
+    assert [record.body for record in await source.last([pattern], 1)] == [b"0"]
