@@ -31,6 +31,7 @@ from tidewright.actuator.cloud import Clouds
 from tidewright.actuator.ledger import ActPosition, Ledger
 from tidewright.actuator.metrics import Metrics
 from tidewright.actuator.modes import Modes
+from tidewright.actuator.newer import NEWER, newer_effect
 from tidewright.actuator.options import SERVICE, Options
 from tidewright.actuator.plan import Job, Plan, Rank, rank
 from tidewright.actuator.verdict import Again, Done, Lost, Refused, Result
@@ -216,9 +217,10 @@ class Actuator:
                 self._wake.set()
 
     def _take(self, record: Record, event: Event | registry.Unknown | None) -> None:
+        if isinstance(event, registry.Unknown):
+            _log.warning("a decision of a newer version is not carried out", seq=record.seq, type=event.type)
+            event = newer_effect(record.body)
         if not isinstance(event, Effect):
-            if isinstance(event, registry.Unknown):
-                _log.warning("a decision of a newer version is left alone", seq=record.seq, type=event.type)
             self._ledger.passed(record.seq)
             return
         parsed = self._log.subjects.parse(record.subject)
@@ -257,6 +259,8 @@ class Actuator:
 
     def _refused(self, job: Job, refusal: Refusal) -> Refused:
         """Refuse an effect, and say so to people: once a cause, for it is counted anyway."""
+        if refusal.rule == NEWER:
+            return Refused(verdict.UNKNOWN_TYPE, str(refusal))
         service = self._log.subjects.parse(job.subject).rest[0]
         if self._metrics is not None:
             self._metrics.not_allowed.labels(service if service in SERVICES else "other", refusal.rule).inc()

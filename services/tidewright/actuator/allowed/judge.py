@@ -13,6 +13,7 @@ from collections.abc import Callable
 from tidewright.actuator.allowed import pods
 from tidewright.actuator.allowed.bounds import Bounds, Refusal
 from tidewright.actuator.allowed.table import GRANTS, POD, Grant, kind_of
+from tidewright.actuator.newer import NEWER, NewerEffect
 from tidewright.events.decisions import CreateObject, Effect
 from tidewright.log.subjects import ALL, Parsed, Slot, escape
 
@@ -34,6 +35,11 @@ def judge(parsed: Parsed, effect: Effect, bounds: Bounds, slot_of: SlotOf) -> Gr
     service = parsed.rest[0] if parsed.rest else ""
     if wrong := _disagreement(parsed, service, effect):
         return wrong
+    if isinstance(effect, NewerEffect):
+        return Refusal(
+            NEWER,
+            f"{effect.named} is of a newer version: upgrade the actuator, then what is still wanted is decided again",
+        )
     kind, name = kind_of(effect), type(effect).__name__
     lines = [grant for grant in GRANTS if grant.service == service and grant.covers(effect, kind)]
     if not lines:
