@@ -100,7 +100,10 @@ class _Work:
         elif not found.rescale and not self.policy.skip_not_scaling_events:
             strict = self.policy.strict
             self.events.append(messages.not_scaling(rules, self.namespace, found.asked, last, strict=strict))
-        remember(self.kept, found, written=not failed)
+        if failed:
+            self.kept.current = found.observed
+        else:
+            remember(self.kept, found)
 
     def apply(self) -> None:
         c.apply(self.kept.conditions, self.settings, self.now, strict=self.policy.strict)

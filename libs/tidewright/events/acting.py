@@ -90,7 +90,15 @@ def of_annotation(annotations: Mapping[str, str]) -> Held:
 
 def careful(*candidates: Held) -> Held:
     """The most careful of several; of equals the first, which the operator has said."""
-    return max(candidates, key=lambda held: (RANKS[held.mode], not held.reports), default=ENFORCED)
+    most = ENFORCED
+    for held in candidates:
+        if held is not ENFORCED and _care(held) > _care(most):
+            most = held
+    return most
+
+
+def _care(held: Held) -> tuple[int, bool]:
+    return RANKS[held.mode], not held.reports
 
 
 class Acting(msgspec.Struct, omit_defaults=True):

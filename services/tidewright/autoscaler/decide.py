@@ -125,14 +125,12 @@ def _missing(event: WatermarkPodAutoscalerObserved) -> dict[str, str | int]:
 def _recorded(state: State, plan: Plan, at: float) -> Iterable[Decision]:
     """The decisions of a plan, as they are recorded where the object is held back."""
     held = holding.held(state, plan.namespace, plan.scaler)
-    if not held.acts and plan.scale:
-        last_scale_at = passes.last_scale_of(state, plan.scaler)
-        if repeats(plan.scaler, plan.made, last_scale_at):
-            return
-    for decision in _decisions(state, plan, at, held):
-        recorded = acting.recorded(decision, held)
-        if recorded is not None:
-            yield recorded
+    if held.acts:
+        return _decisions(state, plan, at, held)
+    if plan.scale and repeats(plan.scaler, plan.made, passes.last_scale_of(state, plan.scaler)):
+        return ()
+    recorded = (acting.recorded(decision, held) for decision in _decisions(state, plan, at, held))
+    return [decision for decision in recorded if decision is not None]
 
 
 def _decisions(state: State, plan: Plan, at: float, held: Held) -> Iterable[Decision]:
@@ -160,8 +158,16 @@ def _decisions(state: State, plan: Plan, at: float, held: Held) -> Iterable[Deci
             yield SetTimer(at=at, key=key, due=plan.due)
         else:
             yield CancelTimer(at=at, key=key)
-    if held.reports and not plan.quiet:
-        yield from _status(state, plan, standing, at)
+    if held.reports and not plan.quiet and _is_due(state, scaler, standing, at):
+        concluded = standing.concluded()
+        yield SetStatus(
+            at=at,
+            target=_target(plan),
+            status=concluded.status,
+            since=concluded.since,
+            observed_generation=scaler.generation,
+            urgent=standing.urgent,
+        )
 
 
 def _key(namespace: str, scaler: Autoscaler) -> str:
@@ -215,24 +221,13 @@ def _event(target: ObjectRef, message: Message, at: float) -> RecordObjectEvent:
     )
 
 
-def _status(state: State, plan: Plan, standing: Standing, at: float) -> Iterable[Decision]:
-    """The status, if it changed: at once, or for measured values and texts alone now and then."""
-    scaler = plan.scaler
-    urgent = standing.change >= Change.REASON
-    if not urgent:
-        if at - scaler.written_at < state.in_force.status_interval_s:
-            return
-        if standing.change is Change.NONE and standing.same_values:
-            return
-    concluded = standing.concluded()
-    yield SetStatus(
-        at=at,
-        target=_target(plan),
-        status=concluded.status,
-        since=concluded.since,
-        observed_generation=scaler.generation,
-        urgent=urgent,
-    )
+def _is_due(state: State, scaler: Autoscaler, standing: Standing, at: float) -> bool:
+    """Whether a status is to be written: one that has changed at once, for measured values and texts alone now and then."""
+    if standing.urgent:
+        return True
+    if at - scaler.written_at < state.in_force.status_interval_s:
+        return False
+    return standing.change is not Change.NONE or not standing.same_values
 
 
 DECIDER = Decider(

@@ -7,7 +7,6 @@ then from every status that is recorded.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -117,9 +116,8 @@ def _conditions(entries: Sequence[Any], times: Sequence[float]) -> list[Conditio
 
 def exact_times(kept: Kept) -> tuple[float, ...]:
     """Since when its conditions have been as they are, in their order; empty where a status says as much."""
-    if all(condition.since == math.floor(condition.since) for condition in kept.conditions):
-        return ()
-    return tuple([condition.since for condition in kept.conditions])
+    times = tuple([condition.since for condition in kept.conditions])
+    return times if any(since % 1 for since in times) else ()
 
 
 def _utilizations(shown: Sequence[Any]) -> tuple[int, ...]:
@@ -153,13 +151,7 @@ def render(kept: Kept, rules: Rules | None, *, generation: int) -> JsonObject:
     status: JsonObject = {
         "currentReplicas": kept.current,
         "desiredReplicas": kept.desired,
-        "conditions": [
-            {
-                **entry(condition.type, condition.status, condition.since, message=condition.message),
-                "reason": condition.reason,
-            }
-            for condition in kept.conditions
-        ],
+        "conditions": [_rendered(condition) for condition in kept.conditions],
     }
     if generation:
         status["observedGeneration"] = generation
@@ -176,6 +168,13 @@ def render(kept: Kept, rules: Rules | None, *, generation: int) -> JsonObject:
     if shown:
         status["currentMetrics"] = shown
     return status
+
+
+def _rendered(condition: Condition) -> JsonObject:
+    """A condition as the API stores it; `reason` is there even when it is empty."""
+    rendered = entry(condition.type, condition.status, condition.since, message=condition.message)
+    rendered["reason"] = condition.reason
+    return rendered
 
 
 def metric_statuses(rules: Rules, utilizations: Sequence[int]) -> list[Json]:

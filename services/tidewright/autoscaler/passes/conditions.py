@@ -15,6 +15,9 @@ from functools import lru_cache
 from tidewright.autoscaler.api.conditions import Change, Condition, Setting
 from tidewright.autoscaler.passes.formula import Converge
 from tidewright.autoscaler.passes.windows import Verdict
+from tidewright.kube.conditions import find
+
+_NONE, _TEXT, _REASON, _STATUS = Change  # asked for with every setting; a name is found faster than a member
 
 SCALING_ACTIVE = "ScalingActive"
 ABLE_TO_SCALE = "AbleToScale"
@@ -169,29 +172,30 @@ def backoff(verdict: Verdict) -> tuple[Setting, ...]:
     return settings
 
 
+def difference(condition: Condition | None, setting: Setting) -> Change:
+    """By how much a condition is another than a setting wants it; None for one that is not there."""
+    if condition is None or condition.status is not setting.status:
+        return _STATUS
+    if condition.reason != setting.reason:
+        return _REASON
+    if condition.message != setting.message:
+        # Only this one's text can change from pass to pass while all is well; any other is news.
+        return _TEXT if setting.type == SCALING_ACTIVE and setting.status else _REASON
+    return _NONE
+
+
 def set_condition(conditions: list[Condition], setting: Setting, now: float) -> Change:
     """Set one condition in place: the time moves exactly when the status does, newest first."""
-    type_ = setting.type
-    for condition in conditions:
-        if condition.type == type_:
-            break
-    else:
-        conditions.append(Condition(type_, setting.status, now, setting.reason, setting.message))
+    condition = find(conditions, setting.type)
+    change = difference(condition, setting)
+    if condition is None:
+        conditions.append(Condition(setting.type, setting.status, now, setting.reason, setting.message))
+    elif change is not _NONE:
+        condition.status, condition.reason, condition.message = setting[1:]
+        if change is _STATUS:
+            condition.since = now
+    if change is _STATUS:
         conditions.sort(key=_newest_first)
-        return Change.STATUS
-    change = Change.NONE
-    if condition.message != setting.message:
-        condition.message = setting.message
-        # Only this one's text can change from pass to pass while all is well; any other is news.
-        change = Change.TEXT if type_ == SCALING_ACTIVE and setting.status else Change.REASON
-    if condition.reason != setting.reason:
-        condition.reason = setting.reason
-        change = Change.REASON
-    if condition.status is not setting.status:
-        condition.status = setting.status
-        condition.since = now
-        conditions.sort(key=_newest_first)
-        change = Change.STATUS
     return change
 
 
@@ -210,7 +214,7 @@ def final(settings: Sequence[Setting]) -> list[Setting]:
 
 def apply(conditions: list[Condition], settings: Sequence[Setting], now: float, *, strict: bool) -> Change:
     """Apply a pass's settings in place, and say what was changed at most."""
-    change = Change.NONE
+    change = _NONE
     for setting in settings if strict else final(settings):
         change = max(change, set_condition(conditions, setting, now))
     return change

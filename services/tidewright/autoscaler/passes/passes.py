@@ -154,10 +154,10 @@ def pods_of(
                 view.pods, namespace.workloads, target_name=rules.target_name, target=rules.target_key
             )
         view.count = None
-    if rules.recommender is None and all(metric.source == "resource" for metric in rules.metrics):
-        return view.pods, None, ""
     count = view.count
     if count is None or (count.changes_at is not None and count.changes_at <= now):
+        if rules.recommender is None and all(metric.source == "resource" for metric in rules.metrics):
+            return view.pods, None, ""
         count = view.count = ready_pods(
             view.pods,
             target_name=rules.target_name,

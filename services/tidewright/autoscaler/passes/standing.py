@@ -27,35 +27,37 @@ class Standing:
         change: by how much, at most, that is another than the status that is written.
     """
 
-    __slots__ = ("_changed", "_kept", "_plan", "_state", "change")
+    __slots__ = ("_conditions", "_plan", "_state", "change")
 
     def __init__(self, state: State, plan: Plan) -> None:
         self._state, self._plan = state, plan
-        scaler, evaluation = plan.scaler, plan.made
-        kept = self._kept = msgspec.structs.replace(scaler.kept)
-        change = self._changed = _change(state, plan)
-        if scaler.dirty > change:
-            change = scaler.dirty
-        if evaluation is not None:
-            if not plan.quiet:
-                if remember(kept, evaluation, written=True) and change < _REASON:
-                    change = _REASON
-            elif not evaluation.reverts_metrics:
-                kept.utilizations = tuple(
-                    [calculation.utilization for calculation in evaluation.calculations]
-                )
-        self.change = change
+        self._conditions = _change(state, plan)
+        """By how much, at most, its conditions are others than what is kept."""
+        self.change = max(self._conditions, plan.scaler.dirty)
+        if plan.made is not None and not plan.quiet and _recounts(plan.scaler.kept, plan.made):
+            self.change = max(self.change, _REASON)
+
+    @property
+    def urgent(self) -> bool:
+        """Whether it is more than a text that is another."""
+        return self.change >= _REASON
 
     @property
     def same_values(self) -> bool:
         """Whether the written status shows these very values."""
-        return self._kept.utilizations == self._plan.scaler.kept.utilizations
+        made, kept = self._plan.made, self._plan.scaler.kept
+        return made is None or _values(kept, made) == kept.utilizations
 
     def concluded(self) -> Concluded:
         """The status, with the exact times of its conditions."""
-        kept, plan, state = self._kept, self._plan, self._state
+        plan, state = self._plan, self._state
         scaler = plan.scaler
-        if self._changed is not _NONE:
+        kept = msgspec.structs.replace(scaler.kept)
+        if plan.made is not None and plan.quiet:
+            kept.utilizations = _values(kept, plan.made)
+        elif plan.made is not None:
+            remember(kept, plan.made)
+        if self._conditions is not _NONE:
             kept.conditions, _ = _settled(state, plan)
             kept.last_type, kept.last_status = plan.settings[-1].type, plan.settings[-1].status
         generation = 0 if state.in_force.strict else scaler.generation
@@ -83,8 +85,20 @@ def _change(state: State, plan: Plan) -> Change:
     if view is None or state.in_force.strict:
         return _settled(state, plan)[1]
     if view.settings != plan.settings:
-        view.change, view.settings = _settled(state, plan)[1], plan.settings
+        view.change, view.settings = _difference(plan), plan.settings
     return view.change
+
+
+def _difference(plan: Plan) -> Change:
+    """What `_settled` would say where the settings are not applied strictly, with nothing applied."""
+    kept, last = plan.scaler.kept, plan.settings[-1]
+    known = {condition.type: condition for condition in reversed(kept.conditions)}
+    if plan.unblocked and c.SCALING_BLOCKED in known:
+        return _STATUS
+    change = _NONE if (kept.last_type, kept.last_status) == (last.type, last.status) else _TEXT
+    for setting in c.final(plan.settings):
+        change = max(change, c.difference(known.get(setting.type), setting))
+    return change
 
 
 def _settled(state: State, plan: Plan) -> tuple[list[Condition], Change]:
@@ -111,27 +125,29 @@ def _kept_time(now: float, *, strict: bool) -> float:
     return float(now // 1) if strict else now
 
 
-def remember(kept: Kept, evaluation: Pass, *, written: bool) -> bool:
-    """Take a pass's figures over; `written`: it did not fail to write the scale.
-
-    Returns:
-        Whether more than measured values changed.
-    """
-    changed = kept.current != evaluation.observed
+def remember(kept: Kept, evaluation: Pass) -> None:
+    """Take a pass's figures over, in place; the scale that it asks for counts as made."""
+    kept.utilizations = _values(kept, evaluation)
     kept.current = evaluation.observed
-    if evaluation.failure is None and (written or not evaluation.rescale):
-        if not evaluation.reverts_metrics:
-            kept.utilizations = tuple([c.utilization for c in evaluation.calculations])
-        changed = changed or kept.desired != evaluation.desired
-        kept.desired = evaluation.desired
-    elif evaluation.rescale and written:
-        changed = changed or kept.desired != evaluation.desired
-        kept.desired = evaluation.desired
-    if evaluation.rescale and written:
+    if evaluation.rescale:
         kept.last_scale_at = evaluation.now
         kept.scaling_events += 1
-        changed = True
-    return changed
+    if evaluation.rescale or evaluation.failure is None:
+        kept.desired = evaluation.desired
+
+
+def _recounts(kept: Kept, evaluation: Pass) -> bool:
+    """Whether more than measured values is another after `remember`."""
+    if evaluation.rescale or kept.current != evaluation.observed:
+        return True
+    return evaluation.failure is None and kept.desired != evaluation.desired
+
+
+def _values(kept: Kept, evaluation: Pass) -> tuple[int, ...] | None:
+    """The values that are shown after a pass: those from before, where none were measured or a bound settled the count."""
+    if evaluation.failure is not None or evaluation.reverts_metrics:
+        return kept.utilizations
+    return tuple([calculation.utilization for calculation in evaluation.calculations])
 
 
 def repeats(scaler: Autoscaler, evaluation: Pass | None, last_scale_at: float | None) -> bool:
