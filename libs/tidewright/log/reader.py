@@ -118,6 +118,8 @@ class Reader:
         self._believing = believing
         self._judges = believing and (not stream or stream == log.stream)
         self._directly = log.directly and self._stream == log.stream
+        self._ahead: asyncio.Task[tuple[list[Record], bool]] | None = None
+        """Without a consumer: what is asked for already."""
         self._settled, self._settled_at = False, 0
         self._every = False
         """With `last_only`: the rest is read message by message, since the server ends the other way at some."""
@@ -227,6 +229,9 @@ class Reader:
 
     async def close(self) -> None:
         """Give the consumer up."""
+        if self._ahead is not None:
+            self._ahead.cancel()
+            await asyncio.wait([self._ahead])
         await self._drop_consumer()
 
     async def _keep_asking(self) -> None:
@@ -273,32 +278,41 @@ class Reader:
             self._receive(record)
 
     async def _get_directly(self) -> None:
-        """Take in what follows what was received, many at once and without a consumer.
-
-        Of several filters each is asked for as many, and nothing is taken from behind where one of them stopped.
-        """
-        from tidewright.log import batched_get  # imports this module
-
+        """Take in what follows what was received, many at once and without a consumer; what comes behind it is asked for meanwhile."""
         while len(self._arrived) < self._window // 2:
-            following: list[Record] = []
-            complete = True
-            horizon = 0
-            for pattern in self._filters:
-                query = {"seq": self.received + 1, "next_by_subj": pattern, "batch": self._window}
-                found, more = await batched_get.ask(self._log, query)
-                following += found
-                if more and found:
-                    complete = False
-                    horizon = min(horizon or found[-1].seq, found[-1].seq)
-            if not complete:
-                following = [record for record in following if record.seq <= horizon]
-            following.sort(key=lambda record: record.seq)
+            asked = self._ahead or asyncio.create_task(self._following(self.received))
+            self._ahead = asked
+            try:
+                following, complete = await asyncio.shield(asked)
+            finally:
+                if asked.done():
+                    self._ahead = None
             self.pending = int(not complete)
             for record in following:
                 self.received = record.seq
                 self._receive(record)
             if complete:
                 return
+            self._ahead = asyncio.create_task(self._following(self.received))
+
+    async def _following(self, after: int) -> tuple[list[Record], bool]:
+        """What comes behind a sequence, and whether that is all.
+
+        Of several filters each is asked for as many, and nothing is taken from behind where one of them stopped.
+        """
+        from tidewright.log import batched_get  # imports this module
+
+        following: list[Record] = []
+        horizon = 0
+        for pattern in self._filters:
+            query = {"seq": after + 1, "next_by_subj": pattern, "batch": self._window}
+            found, more = await batched_get.ask(self._log, query)
+            following += found
+            if more and found:
+                horizon = min(horizon or found[-1].seq, found[-1].seq)
+        if horizon:
+            following = [record for record in following if record.seq <= horizon]
+        return sorted(following, key=lambda record: record.seq), not horizon
 
     async def _make_consumer(self) -> None:
         self._generation += 1

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import secrets
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -56,6 +58,9 @@ LEAST_BYTES = 64 << 20
 """Of a limit of the store: several services append, and each leaves some room."""
 """Times that a free port may turn out to be taken after all."""
 
+CONSOLE_TOKEN = "TIDEWRIGHT_CONSOLE_TOKEN"  # noqa: S105  # the name of a variable
+"""In the environment of the console the token that lets in once, where whoever starts it tells it to people."""
+
 CLOCK = "clock"
 """The part of the configuration that holds the `ClockSet`."""
 
@@ -95,6 +100,8 @@ class StackOptions:
         clouds: `NAME=KIND[:CONFIG]` of clouds that are there; empty for the simulated one.
         sign: every service signs what it writes and believes nothing else, with keys that are made in the data
             folder. A folder that has keys goes on so.
+        console: the web console runs, too, where it is installed.
+        verifies: the console verifies the log in the background.
         stop_within_s: wall seconds that a process has to end.
     """
 
@@ -126,6 +133,8 @@ class StackOptions:
     node_groups: Path | None = None
     clouds: tuple[str, ...] = ()
     log_level: str = "info"
+    console: bool = False
+    verifies: bool = True
     stop_within_s: float = 10.0
 
     def __post_init__(self) -> None:
@@ -231,6 +240,8 @@ class Stack:
         self.supervisor = Supervisor(self._heard(sink), stop_within_s=options.stop_within_s)
         self.nats_url = options.nats or ""
         self.kubeconfig = options.kubeconfig
+        self.console_url = ""
+        """Where the console lets in one browser, once; empty where none runs."""
         self.crds: list[Outcome] = []
         self.clock = Clock()
         self._slots = options.slots or DEFAULT_SLOTS
@@ -286,6 +297,8 @@ class Stack:
                 await self._prepare(log)
         for stage in stages(self.options):
             await self.supervisor.start(*map(self._service, stage))
+        if self.options.console and find_spec("jinja2") is not None:
+            await self._start_console()
         self._announce()
 
     async def stop(self) -> None:
@@ -512,6 +525,26 @@ class Stack:
                 *modeflags.arguments(options.wanted_modes),
             ]
         return Program(service.name, _tidewright(*command), env=env)
+
+    async def _start_console(self) -> None:
+        """Nobody's work waits for it: where it cannot start, the rest runs without."""
+        options, port = self.options, self.folder.port("console", None)
+        command = ["console", "--cluster", options.cluster, "--port", str(port)]
+        if options.nats_credentials is not None:
+            command += options.nats_credentials.arguments()
+        if self._keys is not None:
+            command += ["--trust", str(self._keys.anchor)]
+        command += ["--log-level", options.programs_log_level, "--log-format", "json", "--health-port", "0"]
+        command += [] if options.verifies else ["--no-verify"]
+        token = secrets.token_urlsafe(24)
+        env = {"TIDEWRIGHT_NATS": self.nats_url, CONSOLE_TOKEN: token, "KUBECONFIG": None}
+        try:
+            await self.supervisor.start(Program("console", _tidewright(*command), env=env))
+        except CannotStart as error:
+            logger.warning("there is no console", error=str(error))
+            await self.supervisor.stop_last()
+            return
+        self.console_url = f"http://{HOST}:{port}/?token={token}"
 
     def _clock_flags(self) -> list[str]:
         setting = self.clock.setting

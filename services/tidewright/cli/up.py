@@ -110,6 +110,7 @@ def up(
         tuple[str, ...],
         Parameter(help="Services to run, with spaces or commas between them.", consume_multiple=True),
     ] = EVERY,
+    console: Annotated[bool, Parameter(help="Run the web console, too, where it is installed.")] = True,
     log_level: Annotated[Level, Parameter(help="Least severe level that is shown.")] = "info",
     log_format: Annotated[
         LogFormat, Parameter(help="Lines for people or JSON; auto: for people on a terminal.")
@@ -126,7 +127,7 @@ def up(
         nats_port=nats_port, sync_always=sync_always, sign=sign, max_age_s=max_age, max_bytes=max_bytes, cluster=cluster, slots=slots,
         **place.of_a_service(), modes=(modes or ModeFlags()).wanted("shadow" if elsewhere else "enforce"),
         api_port=api_port, speed=speed, services=_named(services), log_level=log_level, admission_url=admission_url, crds=crds,
-        node_groups=node_groups.resolve() if node_groups else None, clouds=cloud,
+        node_groups=node_groups.resolve() if node_groups else None, clouds=cloud, console=console,
         sim=("--nodes", str(nodes)), watcher=(sources or SourceFlags()).arguments(),
     )  # fmt: skip
     people = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
@@ -271,7 +272,9 @@ def _asking(stack: Stack) -> list[str]:
     where = f"--data {stack.folder.path}"
     if options.nats:
         where = f"--nats {shown(stack.nats_url)} --cluster {options.cluster}"
+    looked = [f"  console  {stack.console_url} (lets in one browser, once)"] if stack.console_url else []
     return [
+        *looked,
         f"  ask      {typed('tidewright')} events --follow {where}",
         "    likewise: get, explain, state, verify; while this runs also without that",
     ]

@@ -17,9 +17,10 @@ from cyclopts import Group, Parameter
 
 from tidewright.asking.errors import BadInput, CommandError, Unavailable
 from tidewright.asking.options import AskedLogOptions
-from tidewright.asking.source import FromFile, opened
+from tidewright.asking.source import FromFile, RunningLog, Source, opened
 from tidewright.cli.options import ANY_PORT, PROCESS, Level, LogFormat, ProcessFlags
 from tidewright.cli.run import execute
+from tidewright.cli.stack import CONSOLE_TOKEN
 from tidewright.console.access import Access, Network, named
 from tidewright.host.ports.tokens import Tokens, is_loopback
 from tidewright.host.process.process import Process
@@ -27,8 +28,6 @@ from tidewright.log.diagnostics import get_logger
 
 WHERE = Group("Where it is reached", sort_key=0)
 WHO = Group("Who is let in", sort_key=5)
-TOKEN = "TIDEWRIGHT_CONSOLE_TOKEN"  # noqa: S105  # the name of a variable
-"""In the environment the token that lets in once, where whoever starts the console tells it to people."""
 TICK_S = 5.0
 
 logger = get_logger(__name__)
@@ -63,6 +62,9 @@ def console(
     secure: Annotated[
         bool, Parameter(help="Browsers reach it over TLS alone: a proxy ends it.", group=WHO, negative="")
     ] = False,
+    verify: Annotated[
+        bool, Parameter(help="Verify the log in the background, with a tenth of a core at most.")
+    ] = True,
     log: AskedLogOptions | None = None,
     file: FromFile = None,
     health_host: Annotated[
@@ -96,7 +98,12 @@ def console(
         async with opened(log, file) as source:
             from tidewright.console.server import Console, warmed
 
-            site = Console(source, _access(entrance, frozenset(), secure=secure), following=file is None)
+            site = Console(
+                source,
+                _access(entrance, frozenset(), secure=secure),
+                following=file is None,
+                verifies=_verifying(source, log, file) if verify else ((), {}),
+            )
             try:
                 await site.start(listen, port)
             except OSError as error:
@@ -113,6 +120,21 @@ def console(
                 await site.stop()
 
     return execute("console", flags, run)
+
+
+def _verifying(
+    source: Source, log: AskedLogOptions | None, file: Path | None
+) -> tuple[Sequence[str], dict[str, str]]:
+    """The command that verifies the same log in a child, and its environment: a URL may hold a password."""
+    command = [sys.executable, "-m", "tidewright.cli.main", "verify", "-o", "json"]
+    if file is not None:
+        return [*command, "--log", str(file)], dict(os.environ)
+    if not isinstance(source, RunningLog):
+        return (), {}
+    on = log or AskedLogOptions()
+    command += ["--cluster", source.log.cluster, *on.identity().arguments()]
+    command += ["--trust", str(on.trust)] if on.trust is not None else []
+    return command, {**os.environ, "TIDEWRIGHT_NATS": source.log.url}
 
 
 async def _until(process: Process) -> None:
@@ -157,7 +179,7 @@ def _entrance(listen: str, tokens: Path | None, header: str, proxies: Sequence[s
         raise BadInput(
             f"--listen {listen}: on other addresses than loopback a --token-file is needed, or --proxy-header with --proxy-from"
         )
-    given = os.environ.get(TOKEN, "")
+    given = os.environ.pop(CONSOLE_TOKEN, "")
     return _Entrance(once=given or secrets.token_urlsafe(24), told=bool(given))
 
 

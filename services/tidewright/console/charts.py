@@ -375,3 +375,33 @@ def cells(these: Iterable[Cell], label: str, *, side: int = 14, columns: int = 6
     return Markup(  # noqa: S704  # every text in it is escaped where it is put in
         f'<div class="chart"><div class="wide">{drawn[0]}</div><div class="narrow">{drawn[1]}</div></div>'
     )
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A run of slots with one owner, the end left out."""
+
+    start: int
+    end: int
+    style: str
+    text: str
+
+
+def strip(stretches: Sequence[Stretch], slots: int, label: str) -> Markup:
+    """Slots in their order, coloured by owner."""
+    drawn = []
+    for width in (WIDE, NARROW):
+        parts = []
+        for one in stretches:
+            left, right = one.start / (slots or 1) * width, one.end / (slots or 1) * width
+            gap = 0.6 if right - left > 3 else 0.0
+            parts.append(
+                f'<rect class="slot {one.style}" x="{left:.2f}" y="2" width="{right - left - gap:.2f}" height="26">'
+                f"<title>{_text(one.text)}</title></rect>"
+            )
+        drawn.append(
+            f'<svg viewBox="0 0 {width} 30" role="img" aria-label="{_text(label)}">{"".join(parts)}</svg>'
+        )
+    return Markup(  # noqa: S704  # every text in it is escaped where it is put in
+        f'<div class="chart"><div class="wide">{drawn[0]}</div><div class="narrow">{drawn[1]}</div></div>'
+    )

@@ -8,11 +8,11 @@ from typing import Any
 from tidewright.asking.answers import ListedObject
 from tidewright.asking.lines import line, subject_object, title
 from tidewright.asking.lookups import decoded
-from tidewright.asking.services import DECIDERS
 from tidewright.asking.source import Source
 from tidewright.console.asked import Looking
 from tidewright.console.backwards import Backwards
 from tidewright.console.lists import Lists, Rows
+from tidewright.console.standing import positions
 from tidewright.console.words import money
 from tidewright.events import decisions as d
 from tidewright.events import provisioning as p
@@ -20,8 +20,6 @@ from tidewright.events import shards as s
 from tidewright.events.base import Decision
 from tidewright.events.outcomes import Failed, Rejected
 from tidewright.host.fold.explainer import Reference
-from tidewright.log import checkpoint as checkpoints
-from tidewright.log.errors import Unsound
 from tidewright.log.reader import Record
 
 TITLES = {
@@ -111,7 +109,7 @@ async def page(source: Source, lists: Lists, backwards: Backwards, looking: Look
         "changes": [change for change in changes if not change.failed][:CHANGES_SHOWN],
         "failures": [change for change in changes if change.failed][:SHOWN],
         "changes_whole": whole,
-        "halted": await halted(source, looking),
+        "halted": [place for place in await positions(source, looking.moment) if place.checkpoint is None],
     }
 
 
@@ -199,26 +197,3 @@ def _owner(event: Decision) -> Reference | None:
         kind, namespace, name = event.owner.split("/")
         return Reference(kind.lower(), namespace, name)
     return None
-
-
-@dataclass(frozen=True)
-class Halt:
-    """A slot in which nobody decides, and why."""
-
-    service: str
-    slot: str
-    problem: str
-
-
-async def halted(source: Source, looking: Looking) -> list[Halt]:
-    """The slots whose checkpoint nobody can go on from."""
-    found = []
-    for record in await source.last([f"{source.subjects.root}.checkpoint.*.*"], looking.moment.bound):
-        place = source.subjects.parse(record.subject)
-        if place.rest[0] not in DECIDERS:
-            continue  # those of others are of other forms
-        try:
-            checkpoints.usable(record)
-        except Unsound as error:
-            found.append(Halt(place.rest[0], place.slot, str(error)))
-    return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
@@ -21,12 +21,27 @@ from markupsafe import Markup
 from tidewright.asking.errors import BadInput, CommandError, Unavailable, translated
 from tidewright.asking.questions import ROOT
 from tidewright.asking.source import Source
-from tidewright.console import api, charts, events, listing, objects, overview, words
+from tidewright.console import (
+    api,
+    capacity,
+    charts,
+    events,
+    listing,
+    objects,
+    overview,
+    shards,
+    trust,
+    what_if,
+    words,
+)
 from tidewright.console.access import Access
+from tidewright.console.apart import Apart
 from tidewright.console.asked import WINDOWS, Looking, Moments
 from tidewright.console.backwards import Backwards
+from tidewright.console.kept import Kept
 from tidewright.console.lists import Lists
 from tidewright.console.live import Live
+from tidewright.console.verifying import Verifying
 from tidewright.events.version import __version__
 from tidewright.host.fold.explainer import Reference
 from tidewright.host.ports.connections import LINGERING_S, Bounds, Site
@@ -48,7 +63,10 @@ HEADERS = {
 STATIC = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
 STREAM_S = 50.0
 """For so long a browser is told of what comes, before it asks again: a request does not take longer."""
-MENU = (("/", "Overview"), ("/events", "Events"))
+MENU = (
+    ("/", "Overview"), ("/events", "Events"), ("/capacity", "Capacity"), ("/shards", "Shards"),
+    ("/what-if", "What if"), ("/trust", "Trust"),
+)  # fmt: skip
 OPEN = frozenset({"/enter", *(f"/static/{name}" for name in STATIC)})
 """What whoever is not let in yet may have."""
 
@@ -60,12 +78,17 @@ Page = Callable[[web.Request, Looking], Awaitable[tuple[str, str, Mapping[str, A
 
 @dataclass
 class Console:
-    """The console of one log."""
+    """The console of one log.
+
+    Attributes:
+        following: something may still come on the log.
+        verifies: the command that answers `verify -o json` about it, and its environment; none where nothing is verified.
+    """
 
     source: Source
     access: Access
     following: bool = True
-    """Something may still come on the log."""
+    verifies: tuple[Sequence[str], dict[str, str]] = ((), {})
     _bounds: Bounds = field(default_factory=Bounds)
     _runner: web.AppRunner | None = None
     port: int = 0
@@ -75,6 +98,10 @@ class Console:
         self.lists = Lists(self.source)
         self.backwards = Backwards(self.source)
         self.live = Live(self.source)
+        self.kept = Kept()
+        self.apart = Apart()
+        self.verifying = Verifying(self.source, *self.verifies)
+        self._background: asyncio.Task[None] | None = None
         self.templates = templates()
         self._static = {name: (files(__package__) / "static" / name).read_bytes() for name in STATIC}
 
@@ -100,6 +127,10 @@ class Console:
             "/objects/{kind}": self._listing,
             "/object/{kind}/{namespace}/{name:.+}": self._object,
             "/events": self._events,
+            "/capacity": self._capacity,
+            "/shards": self._shards,
+            "/what-if": self._what_if,
+            "/trust": self._trust,
         }
 
     async def start(self, host: str, port: int) -> None:
@@ -112,9 +143,14 @@ class Console:
         await self._runner.setup()
         await Site(self._runner, host, port, self._bounds).start()
         self.port = self._runner.addresses[0][1]
+        self._background = asyncio.create_task(self.verifying.run(), name="verify in the background")
 
     async def stop(self) -> None:
         """Stop serving."""
+        if self._background is not None:
+            self._background.cancel()
+            await asyncio.wait([self._background])
+        self.apart.close()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -284,6 +320,19 @@ class Console:
 
     async def _events(self, _: web.Request, looking: Looking) -> tuple[str, str, Mapping[str, Any]]:
         return "events.html", "Events", await events.page(self.source, self.backwards, looking)
+
+    async def _capacity(self, _: web.Request, looking: Looking) -> tuple[str, str, Mapping[str, Any]]:
+        return "capacity.html", "Capacity", await capacity.page(self.source, self.kept, self.lists, looking)
+
+    async def _shards(self, _: web.Request, looking: Looking) -> tuple[str, str, Mapping[str, Any]]:
+        return "shards.html", "Shards", await shards.page(self.source, self.kept, self.lists, looking)
+
+    async def _what_if(self, _: web.Request, looking: Looking) -> tuple[str, str, Mapping[str, Any]]:
+        means = what_if.Means(self.source, self.moments, self.lists, self.kept, self.apart)
+        return "what_if.html", "What if", await what_if.page(means, looking)
+
+    async def _trust(self, _: web.Request, looking: Looking) -> tuple[str, str, Mapping[str, Any]]:
+        return "trust.html", "Trust", await trust.page(self.source, self.verifying, looking)
 
 
 def templates() -> Environment:

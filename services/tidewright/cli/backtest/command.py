@@ -109,18 +109,18 @@ def _relabelled(candidate: Any, label: str) -> Any:
 
 
 def _series(metrics: Path | None, log: Path | None, rules: Any, namespace: str, *, shared: bool) -> Any:
+    from tidewright.asking import load
     from tidewright.asking.progress import progress
     from tidewright.asking.source import opened
-    from tidewright.cli.backtest import series
 
     if metrics is not None:
         rows = metrics.stat().st_size // 30 if metrics.is_file() else 0
         with progress("reading", rows) as advance:
-            return series.from_csv(metrics, rules.metrics, advance)
+            return load.from_csv(metrics, rules.metrics, advance)
 
     async def read() -> Any:
         async with opened(None, log) as source:
-            return await series.from_log(source, rules, namespace, shared=shared)
+            return await load.from_log(source, rules, namespace, shared=shared)
 
     return asyncio.run(read())
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidewright.asking.errors import BadInput
+from tidewright.asking.load import Series
 from tidewright.autoscaler.api.spec import InvalidSpec, Rules, compiled
 from tidewright.autoscaler.backtest import LoadModel, Report, Step, backtest, summary
 from tidewright.autoscaler.tell.sentences import sentences
 from tidewright.cli.backtest.manifest import Candidate
-from tidewright.cli.backtest.series import Series
 from tidewright.kube.times import rfc3339
 
 

@@ -129,7 +129,7 @@ class _LoadPlay:
                 *("--metrics-interval", repr(self.interval_s)),
                 *("--config-map", f"{objects.NAMESPACE}/{objects.CONFIG_MAP}"),
             ),
-            stop_within_s=5.0,
+            console=True, verifies=False, stop_within_s=5.0,
         )  # fmt: skip
 
     def manifests(self) -> list[tuple[str, dict[str, Any]]]:

@@ -70,7 +70,19 @@
     return Number(first) + ((Number(last) - Number(first)) * place) / 1000;
   }
 
+  // A policy that is tried: each value stands in the URL, and the page comes again in its place.
+  async function tried(moved) {
+    const target = url(new URL(location.href).searchParams.get("at") || "");
+    for (const [name, value] of new FormData(moved.form)) {
+      if (name !== "at" && name !== "window") target.searchParams.set(name, value);
+    }
+    await show(target);
+    document.getElementById(moved.id)?.focus({ preventScroll: true });
+  }
+
   document.addEventListener("input", (event) => {
+    const said = event.target.form?.id === "sliders" && document.getElementById(event.target.id.replace("s-", "o-"));
+    if (said) said.textContent = Number(Number(event.target.value).toPrecision(3));
     if (event.target.id !== "slider") return;
     held = true;
     const at = momentOf(Number(event.target.value));
@@ -82,6 +94,7 @@
   });
   document.addEventListener("change", (event) => {
     if (event.target.id === "slider") held = false;
+    if (event.target.type === "range" && event.target.form?.id === "sliders") tried(event.target);
     if (event.target.name === "window" && event.target.form) event.target.form.requestSubmit();
   });
 

@@ -156,7 +156,7 @@ class NodesPlay:
             speed=self._speed, log_start=self._run.start, clock_wall=wall,
             sim=("--nodes", "0"), node_groups=cloud,
             watcher=("--config-map", f"{NAMESPACE}/{CONFIG_MAP}"),
-            stop_within_s=5.0,
+            console=True, verifies=False, stop_within_s=5.0,
         )  # fmt: skip
 
     def manifests(self) -> list[tuple[str, dict[str, Any]]]:

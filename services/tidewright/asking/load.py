@@ -1,11 +1,12 @@
-"""The load of a backtest: rows of a time and one value per metric."""
+"""A load as it was recorded, in a file or on a log: rows of a time and one value per metric."""
 
 from __future__ import annotations
 
 import csv
 import math
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from tidewright.asking.errors import BadInput
 from tidewright.asking.source import Source
 from tidewright.kube.csvtext import lines
 from tidewright.kube.times import typed_seconds
+from tidewright.log.reader import Record
 
 if TYPE_CHECKING:
     from tidewright.autoscaler.api.spec import Metric, Rules
@@ -122,7 +124,9 @@ def from_csv(path: Path, metrics: Sequence[Metric], advance: Callable[[int], Non
     return Series(str(path), times, values)
 
 
-async def from_log(source: Source, rules: Rules, namespace: str, *, shared: bool) -> Series:
+async def from_log(
+    source: Source, rules: Rules, namespace: str, *, shared: bool, after: int = 0, up_to: int | None = None
+) -> Series:
     """The samples that a log has recorded for a spec's queries, as the load that they were measured under.
 
     Args:
@@ -130,6 +134,8 @@ async def from_log(source: Source, rules: Rules, namespace: str, *, shared: bool
         rules: of the spec; its queries are looked for.
         namespace: of the object.
         shared: the replicas share the load: a value per replica is multiplied by the ready ones of its time.
+        after: only what lies behind this sequence.
+        up_to: only what lies not behind this one.
 
     Raises:
         BadInput: the log has no such samples.
@@ -145,7 +151,14 @@ async def from_log(source: Source, rules: Rules, namespace: str, *, shared: bool
     queries = {metric.query for metric in rules.metrics}
     fresh: set[str] = set()
     ready = 1
-    async for record in source.records(f"{source.subjects.root}.fact.{slot}.*.{space}.*"):
+    target = (
+        f"{source.subjects.root}.fact.{slot}.{rules.target_kind.lower()}.{space}.{escape(rules.target_name)}"
+    )
+    before = await source.last([target], after) if after else []
+    facts = source.records(f"{source.subjects.root}.fact.{slot}.*.{space}.*", after=after)
+    async for record in _chained(before, facts):
+        if up_to is not None and record.seq > up_to:
+            break
         try:
             fact = registry.decode(record.body)
         except registry.NotAnEvent:
@@ -172,6 +185,14 @@ async def from_log(source: Source, rules: Rules, namespace: str, *, shared: bool
             f"{source.name}: no samples of {', '.join(sorted(queries))} in namespace {namespace}; "
             f"`tidewright events -n {namespace} --class fact` shows what there is"
         )
-    before = [replicas for at, replicas in series.recorded if at <= series.times[0]]
-    series.start_replicas = before[-1] if before else None
+    requested = [replicas for at, replicas in series.recorded if at <= series.times[0]]
+    series.start_replicas = requested[-1] if requested else None
     return series
+
+
+async def _chained(first: Iterable[Record], then: AsyncGenerator[Record, None]) -> AsyncIterator[Record]:
+    for record in first:
+        yield record
+    async with aclosing(then):
+        async for record in then:
+            yield record

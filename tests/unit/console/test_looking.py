@@ -1,0 +1,205 @@
+"""Capacity, shards, trust and what-if beside what the library answers; hostile names on every page."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.unit.console.conftest import LOG, Browser
+from tidewright.asking import planning
+from tidewright.asking.answers import Authenticated, LogVerification
+from tidewright.asking.exported import ExportedLog
+from tidewright.asking.point_in_time import moment_of
+from tidewright.asking.service_state import Asked, restored
+from tidewright.asking.services import BY_NAME
+from tidewright.console.capacity import groups_of
+from tidewright.console.kept import Kept
+from tidewright.console.shards import moves_of, shown
+from tidewright.console.verifying import Verifying
+from tidewright.host.fold.explainer import Reference
+from tidewright.kube.times import readable
+from tidewright.log.export import ExportFile
+from tidewright.provisioning.state import GroupState, Node, Pod, ShapeFields, State
+from tidewright.sharding.document import Document, MemberRecord, SlotRecord, SlotState
+
+SCALED = "/what-if?namespace=team-0&name=app-0&window=6h"
+
+
+async def test_capacity_shows_what_the_plan_says(browser: Browser) -> None:
+    page = await browser.get("/capacity?at=seq:3000")
+    assert page.status == 200
+    source = ExportedLog(ExportFile(LOG))
+    plan = await planning.scale_down(source, await moment_of(source, "seq:3000"))
+    assert plan.staying
+    for reason, nodes in plan.staying.items():
+        assert f"{reason} {len(nodes)}" in page.words
+    drawn = [
+        a["aria-label"] for tag, a in page.elements if tag == "a" and "cell" in a.get("class", "").split()
+    ]
+    assert {label.partition(":")[0] for label in drawn} == {"sim-0000", "sim-0001"}
+    assert "group=nothing" in html.unescape((await browser.get("/capacity?group=nothing")).text)
+
+
+def test_nodes_are_as_full_as_their_pods_ask() -> None:
+    state = State(
+        nodes={
+            "a": Node(labels={}, allocatable={"cpu": 4000, "memory": 8}, ready=True, group="g"),  # type: ignore[arg-type]
+            "b": Node(labels={}, allocatable={"cpu": 4000, "memory": 8}, ready=False, group="g"),  # type: ignore[arg-type]
+        },
+        groups={"g": GroupState(target_size=3, price_micro=1)},  # type: ignore[dict-item]
+        shapes={"s": ShapeFields(requests={"cpu": 1000, "memory": 4})},
+        pods={"ns/p": Pod(shape="s", node="a"), "ns/q": Pod(shape="s")},  # type: ignore[dict-item]
+    )
+    (group,) = groups_of(state)
+    assert [(node.name, node.pods, node.part, node.trouble) for node in group.nodes] == [
+        ("a", 1, {"cpu": 0.25, "memory": 0.5}, ""),
+        ("b", 0, {"cpu": 0.0, "memory": 0.0}, "not ready"),
+    ]
+    assert group.nodes[0].fill == 0.5
+    assert group.fills == {"cpu": 0.125, "memory": 0.25}
+    assert group.target == 3
+
+
+async def test_shards_show_who_owns_what(browser: Browser) -> None:
+    page = await browser.get("/shards?at=seq:3000")
+    source = ExportedLog(ExportFile(LOG))
+    moment = await moment_of(source, "seq:3000")
+    fold = await restored(source, Asked.about(source, BY_NAME["shard-manager"], "team-0"), moment.seq)
+    document = fold.state.sets["team-0/shards"].document
+    for member, record in document.members.items():
+        owned = document.owned_by(member)
+        assert (
+            f"{record.name} {record.incarnation[:12]} {record.state.value} {record.weight} {len(owned)}"
+            in page.words
+        )
+    assert (
+        f"{len(document.slots)} slots, {len(document.members)} members, revision {document.revision}"
+        in page.words
+    )
+
+
+async def test_moves_under_way_are_told_together(browser: Browser) -> None:
+    draining = SlotRecord(SlotState.DRAINING, "a#1", 4, "b#2", since=1000.0)
+    document = Document(
+        slots=[SlotRecord(SlotState.OWNED, "a#1", 4), draining, draining, SlotRecord()],
+        members={"a#1": MemberRecord("a", "1"), "b#2": MemberRecord("b", "2")},
+        moving=[1, 2],
+    )
+    assert [(move.slots, move.source, move.target, move.state) for move in moves_of(document)] == [
+        ("1-2", "a", "b", "Draining")
+    ]
+    looking = await browser.console.moments.looking({})
+    found = shown(Reference("shardset", "ns", "s"), document, looking)
+    assert found.unowned == "3"
+    assert "slots 1 to 2: a, epoch 4, goes to b" in found.drawing
+    assert found.drawing.count('class="slot free"') == 2  # drawn wide and narrow
+
+
+async def test_trust_shows_how_far_each_service_is(browser: Browser) -> None:
+    page = await browser.get("/trust?at=seq:3000")
+    behind = {name: int(n) for name, n in re.findall(r'data-behind="([a-z-]+)">(\d+)<', page.text)}
+    assert set(behind) == {"autoscaler", "provisioning", "spread", "shard-manager"}
+    assert all(0 <= n < 3000 for n in behind.values())
+    assert "This console does not verify" in page.words
+
+
+@dataclass
+class Told(Verifying):
+    """Verification of which each run is seen."""
+
+    runs: list[int] = field(default_factory=list)
+
+    async def verified_once(self) -> None:
+        await self._once()
+        self.runs.append(self.latest.up_to if self.latest else 0)
+
+
+async def test_verification_in_a_child_says_how_far_it_came() -> None:
+    answer = LogVerification(
+        log="log", verified=True, messages=3, authenticated=Authenticated(keys=0, vouched=False, history=0, commits=0, messages=0, unknown=0),
+        services=("spread",), events=2, decisions=1, checkpoints=1, undecided=0, set_aside=0, written_by={}, differences=0, first=(),
+    )  # fmt: skip
+    said = (
+        f"import os; print({msgspec.json.encode(answer).decode()!r} if os.nice(0) == 19 else 'not at lowest')"
+    )
+    verifying = Told(ExportedLog(ExportFile(LOG)), (sys.executable, "-c", said))
+    await verifying.verified_once()
+    assert verifying.latest is not None
+    assert (verifying.latest.up_to, verifying.latest.answer, verifying.failure) == (4314, answer, None)
+    first = verifying.latest
+    await verifying.verified_once()
+    assert verifying.latest is first  # nothing came since
+    differing = msgspec.json.encode(msgspec.structs.replace(answer, differences=1, verified=False)).decode()
+    wrong = Told(ExportedLog(ExportFile(LOG)), (sys.executable, "-c", f"print({differing!r})"))
+    await wrong.verified_once()
+    assert wrong.failure is wrong.latest
+
+
+async def test_verification_that_comes_to_nothing_says_why() -> None:
+    from tidewright.asking.errors import CommandError
+
+    verifying = Told(
+        ExportedLog(ExportFile(LOG)), (sys.executable, "-c", "raise SystemExit('no such thing')")
+    )
+    with pytest.raises(CommandError, match="no such thing"):
+        await verifying.verified_once()
+
+
+async def test_what_if_shows_the_backtest_of_the_tried_policy(
+    browser: Browser, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    page = await browser.get(f"{SCALED}&high0=20&tolerance=0.2")
+    assert page.status == 200, page.words
+    applied = html.unescape(re.search(r"To have it so</h2><pre[^>]*>(.*?)</pre>", page.text, re.DOTALL)[1])  # type: ignore[index]
+    manifest = tmp_path / "tried.yaml"
+    manifest.write_text(applied)
+    assert "highWatermark: '20'" in applied
+    capsys.readouterr()
+    from tidewright.cli import main
+
+    words = ["backtest", "wpa", "-f", str(manifest), "--log", str(LOG), "-o", "json"]
+    assert await asyncio.to_thread(main.run, words) == 0
+    import json
+
+    figures = json.loads(capsys.readouterr().out)["runs"][0]["summary"]
+    told = dict(re.findall(r'data-figure="([^"]+)">([^<]+)<', page.text))
+    assert told["Scales to more"] == str(figures["scale_ups"])
+    assert told["Scales to less"] == str(figures["scale_downs"])
+    assert told["Replica-hours"] == f"{figures['replica_hours']:,.4g}"
+    assert told["Most replicas"] == str(figures["most_replicas"])
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("&high0=much", "high0=much: a number"),
+        ("&high0=1", "atermark"),
+        ("&tolerance=-1", "tolerance=-1: a number"),
+    ],
+)
+async def test_what_an_autoscaler_cannot_have_is_refused(browser: Browser, query: str, said: str) -> None:
+    answer = await browser.get(SCALED + query)
+    assert answer.status == 400
+    assert said in answer.words
+
+
+async def test_what_takes_a_fold_is_made_once(browser: Browser) -> None:
+    kept, made = Kept(), list[int]()
+    source = ExportedLog(ExportFile(LOG))
+
+    async def make() -> int:
+        made.append(1)
+        return len(made)
+
+    then = await moment_of(source, "seq:300")
+    assert await kept.of("one", then, make) == (1, 300)
+    assert await kept.of("one", then, make) == (1, 300)
+    assert await kept.of("another", then, make) == (2, 300)
+    assert readable(then.at)
