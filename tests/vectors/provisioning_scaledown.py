@@ -465,10 +465,10 @@ def eviction_order(case: Case, ways: Ways) -> dict[str, Any]:
 
 
 def grace(case: Case, ways: Ways) -> dict[str, Any]:
-    settings = settings_of(case, ways)
+    most = evictions.grace_most_s(settings_of(case, ways), 0)
     return {
-        "eviction_grace": evictions.eviction_grace_s(case["pod"]["grace"], settings),
-        "wait_at_most": evictions.wait_at_most_s(settings),
+        "eviction_grace": evictions.eviction_grace_s(case["pod"]["grace"], most),
+        "wait_at_most": evictions.wait_at_most_s(case["pod"]["grace"], most),
     }
 
 

@@ -11,8 +11,8 @@ from tidewright.kube.keys import PodKey, parts
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.scaledown import passes
-from tidewright.provisioning.scaledown.drain.evictions import eviction_grace_s
 from tidewright.provisioning.scaledown.going.whole import Leaver
+from tidewright.provisioning.scaledown.removal.evicting import grace_s, priority_of
 from tidewright.provisioning.scaledown.removal.standing import movers
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import Lately, State
@@ -29,11 +29,11 @@ def begun(state: State, plan: passes.Plan, settings: Settings, now: float) -> li
 
 
 def _removal(state: State, plan: passes.Plan, leaver: Leaver, settings: Settings, now: float) -> RemoveNode:
-    node, group = state.nodes[leaver.name], state.groups[leaver.group]
-    removal, evicted = plan.unneeded[leaver.name], plan.evictions[leaver.name]
-    # Expendable ones among them, which no pass looks at.
-    leaving = movers(state, index_of(state), leaver.name, now)
-    pods = dict.fromkeys((*evicted.pods, *leaving))
+    group, removal, evicted = (
+        state.groups[leaver.group],
+        plan.unneeded[leaver.name],
+        plan.evictions[leaver.name],
+    )
     whole = (other.name for other in plan.going if other.group == leaver.group) if group.zero_or_max else ()
     where = Counter(removal.moves.values()).most_common(PLACES)
     why = [because("Unneeded", node=leaver.name, unneeded_s=int(now - plan.memory.unneeded[leaver.name]))]
@@ -47,17 +47,45 @@ def _removal(state: State, plan: passes.Plan, leaver: Leaver, settings: Settings
             )
         )
     why += _consolidated(state, leaver, pods=len(removal.moves))
+    return _decision(
+        state,
+        leaver.name,
+        evicted.pods,
+        settings,
+        now=now,
+        drains=leaver.drains,
+        daemons=evicted.daemons,
+        whole=tuple(whole),
+        why=why,
+    )
+
+
+def _decision(
+    state: State,
+    name: str,
+    pods: Iterable[PodKey],
+    settings: Settings,
+    *,
+    now: float,
+    drains: bool,
+    whole: tuple[str, ...],
+    why: Sequence[Because],
+    daemons: Iterable[PodKey] = (),
+) -> RemoveNode:
+    """That a node goes, with these pods evicted, and why; `drains`: a pass found it with pods, whatever there is now."""
+    node = state.nodes[name]
+    leaving = movers(state, index_of(state), name, now)  # expendable ones among them, which no pass looks at
     return RemoveNode(
         at=now,
-        node=leaver.name,
+        node=name,
         uid=node.uid,
         provider_id=node.provider_id,
-        group=leaver.group,
-        kind=DRAIN if leaver.drains or leaving else EMPTY,
-        pods=tuple(_to_evict(state, pods, settings)),
-        daemons=tuple(_to_evict(state, evicted.daemons, settings)),
-        size=group.target,
-        whole=tuple(whole),
+        group=node.group,
+        kind=DRAIN if drains or leaving else EMPTY,
+        pods=tuple(_to_evict(state, dict.fromkeys((*pods, *leaving)), settings)),
+        daemons=tuple(_to_evict(state, daemons, settings)),
+        size=state.groups[NodeGroupId(node.group)].target,
+        whole=whole,
         because=tuple(why),
     )
 
@@ -98,39 +126,23 @@ def given_up(
     if not known or resting or settings.dry_run or not settings.scale_down:
         return []
     whole = tuple(nodes) if state.groups[group].zero_or_max else ()
-    return [_given_up(state, name, whole, settings, now=now, why=why) for name in nodes]
-
-
-def _given_up(
-    state: State, name: str, whole: tuple[str, ...], settings: Settings, *, now: float, why: Because
-) -> RemoveNode:
-    node = state.nodes[name]
-    leaving = movers(state, index_of(state), name, now)
-    return RemoveNode(
-        at=now,
-        node=name,
-        uid=node.uid,
-        provider_id=node.provider_id,
-        group=node.group,
-        kind=DRAIN if leaving else EMPTY,
-        pods=tuple(_to_evict(state, leaving, settings)),
-        size=state.groups[NodeGroupId(node.group)].target,
-        whole=whole,
-        because=(because("GivenUp", node=name, group=node.group), why),
-    )
+    return [
+        _decision(
+            state, name, (), settings, now=now, drains=False, whole=whole,
+            why=(because("GivenUp", node=name, group=group), why),
+        )
+        for name in nodes
+    ]  # fmt: skip
 
 
 def _to_evict(state: State, pods: Iterable[PodKey], settings: Settings) -> Iterable[PodToEvict]:
     for key in pods:
-        pod = state.pods[key]
+        pod, priority = state.pods[key], priority_of(state, key)
         namespace, name = parts(key)
-        own = pod.removal.grace_s if pod.removal is not None else None
-        capped = eviction_grace_s(own, settings) if own is not None else None
-        fields = state.shapes.get(pod.shape)
         yield PodToEvict(
             namespace=namespace,
             name=name,
             uid=pod.uid,
-            grace_s=int(capped) if capped is not None and capped != own else None,
-            priority=fields.priority if fields is not None else 0,
+            grace_s=grace_s(settings, pod, priority),
+            priority=priority,
         )

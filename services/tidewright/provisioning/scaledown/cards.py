@@ -28,10 +28,10 @@ from tidewright.provisioning.scaledown.candidates.utilisation import Use, larger
 from tidewright.provisioning.scaledown.drain.budgets import Allowance, selector_of
 from tidewright.provisioning.scaledown.drain.rules import (
     KUBE_SYSTEM,
-    LONG_TERMINATING_S,
     MIRROR,
     Sorted,
     sort_pods,
+    thought_gone_after,
 )
 from tidewright.provisioning.scaledown.scene import (
     Budget,
@@ -189,7 +189,7 @@ class Cards:
                 if pod.namespace == KUBE_SYSTEM and pod.created_at is not None:
                     self._again(name, pod.created_at + index.settings.system_timeout_s + 0.001, now)
                 if pod.deleting_at is not None:
-                    self._again(name, pod.deleting_at + pod.grace_s + LONG_TERMINATING_S + 0.001, now)
+                    self._again(name, thought_gone_after(pod.deleting_at, pod.grace_s) + 0.001, now)
         if not allowance.bears_on(card.spaces):
             return card.ordered
         return sort_pods(pods, index.settings, owners, allowance, now)
@@ -350,7 +350,7 @@ def _use(state: State, index: Index, name: str, node: SceneNode, now: float) -> 
     until = NEVER
     for key in index.terminating.get(name, ()):
         pod = state.pods[key]
-        over = (pod.deleting_at or 0.0) + (pod.removal.grace_s if pod.removal else 30) + LONG_TERMINATING_S
+        over = thought_gone_after(pod.deleting_at or 0.0, pod.removal.grace_s if pod.removal else 30.0)
         if over >= now:
             until = min(until, over + 0.001)
         elif holds_room(state, index, pod.shape):

@@ -50,20 +50,32 @@ def evicted(pods: Iterable[Resident], settings: Settings, *, empty: bool) -> Evi
 
 def eviction_groups(pods: Sequence[Resident], config: Sequence[DrainPriority]) -> list[EvictionGroup]:
     """Pods by `drain-priority-config`, ascending: each belongs to the largest priority that is not above its own."""
-    levels = sorted(config, key=lambda level: level.priority)
-    members: dict[int, list[PodKey]] = {}
+    members: dict[DrainPriority, list[PodKey]] = {}
     for pod in pods:
-        own = [i for i, level in enumerate(levels) if level.priority <= pod.priority]
-        members.setdefault(own[-1] if own else 0, []).append(pod.key)
-    return [EvictionGroup(levels[i].priority, levels[i].grace_s, tuple(members[i])) for i in sorted(members)]
+        members.setdefault(level_of(pod.priority, config), []).append(pod.key)
+    levels = sorted(members, key=lambda level: level.priority)
+    return [EvictionGroup(level.priority, level.grace_s, tuple(members[level])) for level in levels]
 
 
-def eviction_grace_s(grace_s: float, settings: Settings) -> float:
-    """The grace period that an eviction asks for: the pod's own, capped (0: uncapped)."""
-    most = settings.max_graceful_s
-    return min(grace_s, most) if most > 0 else grace_s
+def level_of(priority: int, config: Sequence[DrainPriority]) -> DrainPriority:
+    """The entry of `drain-priority-config`, which is not empty, by which pods of a priority go."""
+    levels = sorted(config, key=lambda level: level.priority)
+    own = [level for level in levels if level.priority <= priority]
+    return own[-1] if own else levels[0]
 
 
-def wait_at_most_s(settings: Settings) -> float:
-    """How long an evicted pod is waited for."""
-    return settings.max_graceful_s + OVERTIME_S
+def grace_most_s(settings: Settings, priority: int) -> float | None:
+    """The longest grace period that evicted pods of a priority get; None: their own, whatever it is."""
+    if settings.drain_priorities:
+        return level_of(priority, settings.drain_priorities).grace_s
+    return settings.max_graceful_s if settings.max_graceful_s > 0 else None
+
+
+def eviction_grace_s(own_s: float, most_s: float | None) -> float:
+    """The grace period that an eviction asks for: the pod's own, capped."""
+    return own_s if most_s is None else min(own_s, most_s)
+
+
+def wait_at_most_s(own_s: float, most_s: float | None) -> float:
+    """How long an evicted pod is waited for: as long as it may take at most, and a while longer."""
+    return (own_s if most_s is None else most_s) + OVERTIME_S

@@ -56,9 +56,14 @@ def of_daemons(pod: Resident) -> bool:
     return of_daemon_set(pod.owner.kind if pod.owner is not None else "", pod.annotations)
 
 
+def thought_gone_after(deleting_at: float, grace_s: float) -> float:
+    """The time after which a pod that is being deleted is thought to be gone, if it is still there."""
+    return deleting_at + grace_s + LONG_TERMINATING_S
+
+
 def long_terminating(pod: Resident, now: float) -> bool:
     """Whether it should have been gone for a while."""
-    return pod.deleting_at is not None and pod.deleting_at + pod.grace_s + LONG_TERMINATING_S < now
+    return pod.deleting_at is not None and thought_gone_after(pod.deleting_at, pod.grace_s) < now
 
 
 def judged(

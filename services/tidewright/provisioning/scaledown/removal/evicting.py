@@ -15,6 +15,12 @@ from tidewright.events.decisions import EvictPod
 from tidewright.kube.keys import ObjectKey, PodKey, namespace_of, parts
 from tidewright.kube.selectors import LabelSelector
 from tidewright.provisioning.scaledown.drain.budgets import selector_of
+from tidewright.provisioning.scaledown.drain.evictions import (
+    eviction_grace_s,
+    grace_most_s,
+    level_of,
+    wait_at_most_s,
+)
 from tidewright.provisioning.scaledown.removal.saga import Leaving, Removal
 from tidewright.provisioning.scaledown.removal.standing import thought_gone_at
 from tidewright.provisioning.settings import Settings
@@ -25,8 +31,6 @@ DISRUPTION_BUDGET = "DisruptionBudget"
 """Why an eviction was refused: a budget has nothing left."""
 KEEPS_COMING = "KeepsComing"
 """Why a pod is not evicted that came while the node was drained: so would be the one that is made for it."""
-OVERTIME_S = 30.0
-"""How long after its grace period a pod is waited for."""
 
 
 class Rooms:
@@ -159,7 +163,8 @@ class Turns:
 
     def _wait(self, key: PodKey, evicted_at: float, result: Turn) -> None:
         """A pod that is ending: for its grace period and a while longer."""
-        until = evicted_at + wait_s(self._settings, self._state.pods[key], priority_of(self._state, key))
+        pod, most_s = self._state.pods[key], grace_most_s(self._settings, priority_of(self._state, key))
+        until = evicted_at + wait_at_most_s(pod.removal.grace_s if pod.removal is not None else 0.0, most_s)
         if self._now >= until:
             result.late = result.late or (key, "NotGone")
         else:
@@ -185,36 +190,18 @@ def _first_group(state: State, settings: Settings, movers: Sequence[PodKey]) -> 
     """Pods of the lowest priority group that has any: the next one's turn comes when they have left."""
     if not settings.drain_priorities or not movers:
         return list(movers)
-    levels = sorted(level.priority for level in settings.drain_priorities)
-    places = {key: _level(levels, priority_of(state, key)) for key in movers}
+    places = {key: level_of(priority_of(state, key), settings.drain_priorities).priority for key in movers}
     first = min(places.values())
     return [key for key in movers if places[key] == first]
 
 
-def _level(levels: Sequence[int], priority: int) -> int:
-    own = [i for i, level in enumerate(levels) if level <= priority]
-    return own[-1] if own else 0
-
-
-def wait_s(settings: Settings, pod: Pod, priority: int) -> float:
-    """How long a pod is waited for after its eviction was admitted."""
-    if settings.drain_priorities:
-        levels = sorted(settings.drain_priorities, key=lambda level: level.priority)
-        return levels[_level([level.priority for level in levels], priority)].grace_s + OVERTIME_S
-    if settings.max_graceful_s > 0:
-        return settings.max_graceful_s + OVERTIME_S
-    return (pod.removal.grace_s if pod.removal is not None else 0) + OVERTIME_S
-
-
 def grace_s(settings: Settings, pod: Pod, priority: int) -> int | None:
     """The grace period that an eviction asks for; None: the pod's own."""
-    own = pod.removal.grace_s if pod.removal is not None else None
-    if settings.drain_priorities:
-        most = wait_s(settings, pod, priority) - OVERTIME_S
-        return int(most) if own is None else int(min(own, most))
-    if settings.max_graceful_s > 0 and own is not None and own > settings.max_graceful_s:
-        return int(settings.max_graceful_s)
-    return None
+    own, most = pod.removal.grace_s if pod.removal is not None else None, grace_most_s(settings, priority)
+    if own is None:  # unknown: of the time by which all of its priority go it is told
+        return int(most) if most is not None and settings.drain_priorities else None
+    asked = eviction_grace_s(own, most)
+    return int(asked) if settings.drain_priorities or asked < own else None
 
 
 def eviction(state: State, settings: Settings, at: float, key: PodKey, node: str) -> EvictPod:

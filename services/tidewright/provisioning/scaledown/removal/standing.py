@@ -8,7 +8,7 @@ from tidewright.kube.keys import PodKey
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import holds_room
 from tidewright.provisioning.scaledown.cards import KnownOwners, keeps, resident_of
-from tidewright.provisioning.scaledown.drain.rules import LONG_TERMINATING_S, sort_pods
+from tidewright.provisioning.scaledown.drain.rules import sort_pods, thought_gone_after
 from tidewright.provisioning.state import Pod, State
 
 SOON_S = 0.001
@@ -51,7 +51,7 @@ def _thought_gone(pod: Pod, now: float) -> bool:
 def thought_gone_at(pod: Pod) -> float:
     """When a pod that is being deleted is thought to be gone, if it is still there."""
     grace_s = pod.removal.grace_s if pod.removal is not None else 0.0
-    return (pod.deleting_at or 0.0) + grace_s + LONG_TERMINATING_S + SOON_S
+    return thought_gone_after(pod.deleting_at or 0.0, grace_s) + SOON_S
 
 
 def standing(state: State, index: Index, node: str, now: float) -> Standing:
