@@ -1,8 +1,8 @@
 """The clouds and their node groups, polled on an interval of log time, as facts.
 
 Each cloud has a task of its own: one that fails or hangs holds up no other. Often while something is under
-way (instances being made or deleted, a size that its instances do not have yet), seldom otherwise, and ever more
-seldom while it, or a group of it, cannot be read. What reads as it did before gives
+way (instances being made or deleted, a size that its instances do not have yet), the less often the longer nothing of
+it has changed; seldom otherwise, and ever more seldom while it, or a group of it, cannot be read. What reads as it did before gives
 no fact. A group that cannot be read several times in a row is said again with the error: its last known
 sizes stand, and nobody grows it meanwhile. So is a cloud.
 """
@@ -39,7 +39,9 @@ READY, FAILING, ABSENT = "ready", "failing", "absent"
 INTERVAL_S = 10.0
 """Log time between two polls while nothing is under way."""
 BUSY_INTERVAL_S = 1.0
-"""Log time between two polls while something is."""
+"""Log time between two polls while something is, soon after something has changed."""
+BUSY_PART = 0.1
+"""The part of the time since then that passes between two polls later on: a machine that takes minutes costs few calls."""
 FLOOR_WALL_S = 0.2
 """No two polls are closer than this on the wall, however fast log time runs."""
 POLL_S = 300.0
@@ -128,6 +130,8 @@ class CloudReader:
         """Groups that cannot be read: how often in a row, and why."""
         self._error: CloudError | None = None
         self._failed_polls = 0
+        self._changed_at = float("-inf")
+        """Log time at which a group last read otherwise than before."""
         self._cloud_said: tuple[CloudObserved, float] | None = None
         self._limit = asyncio.Semaphore(CONCURRENCY)
 
@@ -148,7 +152,8 @@ class CloudReader:
         if self._error is not None:
             least_s = max(least_s, pause_s(self._error, self._failed_polls))
         if any(busy(fact) for fact in self._last.values() if not fact.error):
-            return BUSY_INTERVAL_S, least_s
+            still_s = self._stamp.now() - self._changed_at
+            return min(max(BUSY_INTERVAL_S, BUSY_PART * still_s), INTERVAL_S), least_s
         again = (pause_s(error, failures) for failures, error in self._failed.values())
         return min([INTERVAL_S, *again]), least_s
 
@@ -287,6 +292,8 @@ class CloudReader:
             if not old:
                 return []
             fact = msgspec.structs.replace(fact, refresh=True)
+        else:
+            self._changed_at = now
         self._said[fact.name] = (digest, now)
         return [fact]
 

@@ -12,7 +12,7 @@ from tidewright.cloud.errors import Conflict, Invalid, Unavailable
 from tidewright.cloud.kwok import config as kwok
 from tidewright.cloud.kwok import roles
 from tidewright.cloud.kwok.client import DECISION, KwokProvider, provider
-from tidewright.cloud.provider import Taint
+from tidewright.cloud.provider import InstanceState, Taint
 from tidewright.cloud.providers import Surroundings
 from tidewright.cloud.rights import Right
 
@@ -129,6 +129,29 @@ async def test_a_node_that_became_ready_is_not_cancelled() -> None:
         with pytest.raises(Conflict):
             await group.decrease_target_size(-1, key="l", expect=2)
         assert await bench.size("one") == 2
+
+
+@pytest.mark.parametrize(
+    ("reason", "state"),
+    [("NodeStatusUnknown", InstanceState.RUNNING), ("NodeStatusNeverUpdated", InstanceState.CREATING)],
+)
+async def test_a_node_whose_kubelet_has_gone_silent_is_no_order_that_can_be_cancelled(
+    reason: str, state: InstanceState
+) -> None:
+    async with KwokBench() as bench:
+        await bench.define("one", size=1)
+        (node,) = (await bench.send("GET", NODES))["items"]
+        silent = {"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": reason}]}}
+        path = f"{NODES}/{node['metadata']['name']}/status"
+        await bench.send("PATCH", path, silent, "application/merge-patch+json")
+        group = await bench.provider.group("one")
+        assert [instance.state for instance in await group.nodes()] == [state]
+        if state is InstanceState.CREATING:
+            await group.decrease_target_size(-1, key="l", expect=1)
+            return
+        with pytest.raises(Invalid, match="only 0 orders are unfulfilled"):
+            await group.decrease_target_size(-1, key="l", expect=1)
+        assert await bench.size("one") == 1
 
 
 async def test_limits_that_cannot_be_used_make_the_group_unreadable_and_not_gone() -> None:

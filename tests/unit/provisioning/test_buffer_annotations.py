@@ -87,6 +87,29 @@ def test_an_annotation_that_cannot_be_read_is_named_with_its_value_and_what_is_v
     assert kept(cluster).ready == 4
 
 
+def test_a_window_that_cannot_be_read_is_not_open_whoever_works_the_status_out() -> None:
+    cluster = Buffers({"capacity-buffer-controller-enabled": False}, room=8)
+    cluster.pod_template("t", pod_spec({"cpu": "1"}))
+    ready = {
+        "type": cond.READY,
+        "status": "True",
+        "reason": "r",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    status = {"conditions": [ready], "podTemplateRef": {"name": "t"}, "podTemplateGeneration": 1, "replicas": 4,
+              "provisioningStrategy": "buffer.x-k8s.io/active-capacity"}  # fmt: skip
+    cluster.buffer("b", CHUNKS, status=status, annotations={SCHEDULE: "at eight"})
+    cluster.settle()
+    assert kept(cluster).wanted == 0
+    assert f"No room is kept for it: metadata.annotations[{SCHEDULE}]: 'at eight' has 2 parts" in standing(
+        cluster
+    )
+    cluster.buffer("b", CHUNKS, status=status)
+    cluster.settle()
+    assert kept(cluster).wanted == 4
+
+
 def burst(cluster: Buffers, pods: int, **labels: str) -> None:
     shape = cluster.shape({"cpu": 1000}, labels=labels)
     for number in range(pods):

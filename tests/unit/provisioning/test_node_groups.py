@@ -236,6 +236,20 @@ def test_a_machine_that_comes_is_of_the_group_that_has_the_others_whoever_is_rea
     assert (read("west/g", "one", "two"), read("g", "one", "two")) == ("Conflict", "")
 
 
+async def test_a_group_of_which_something_is_under_way_for_long_is_looked_at_more_and_more_seldom() -> None:
+    cloud = Cloud(group(initial=3))
+    groups = poller(cloud)
+    pauses = []
+    for passed in (0.0, 5.0, 15.0, 10.0, 200.0):
+        cloud.now += passed  # and nothing comes
+        await groups.news()
+        pauses.append(groups.pause_s[0])
+    assert pauses == [1.0, 1.0, 2.0, 3.0, INTERVAL_S]
+    cloud.engine.increase("g", 1, cloud.now, key="k")
+    await groups.news()
+    assert groups.pause_s[0] == 1.0
+
+
 async def test_a_group_that_cannot_be_read_is_looked_at_ever_more_seldom() -> None:
     cloud = Cloud(group(initial=3))
     cloud.pass_time(60)

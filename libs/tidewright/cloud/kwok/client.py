@@ -32,6 +32,8 @@ NAMESPACE: Final = "kube-system"
 DECISION: Final = "tidewright.dev/decision"
 """Annotation of nodes: the key of the order that made them."""
 NODES: Final = "/api/v1/nodes"
+NEVER_SPOKE: Final = "NodeStatusNeverUpdated"
+"""Reason of the condition Ready of a node of which no kubelet has said anything."""
 _SUFFIX: Final = 5
 _NAME_ROOM: Final = 253 - _SUFFIX - 1
 _TRIES: Final = 16
@@ -144,14 +146,14 @@ class KwokGroup:
         raise NotImplementedByCloud("kwok has no forced deletion")
 
     async def decrease_target_size(self, delta: int, *, key: str, expect: int | None = None) -> None:
-        """Remove the newest nodes that are not ready: one that became so meanwhile stays."""
+        """Remove the newest nodes that never were ready: one that became so meanwhile stays."""
         del key
         if delta >= 0:
             raise Invalid(f"{self.id}: decrease by {delta}; the delta must be < 0")
         if expect is not None and self._size != expect:
             raise Conflict(f"{self.id}: target size is {self._size}, not {expect}")
         coming = sorted(
-            (node for node in self._nodes.values() if not _leaving(node) and not _ready(node)),
+            (node for node in self._nodes.values() if not _leaving(node) and not _was_ready(node)),
             key=lambda node: (node["metadata"].get("creationTimestamp") or "", node["metadata"]["name"]),
         )
         if len(coming) < -delta:
@@ -170,7 +172,7 @@ class KwokGroup:
                 state=InstanceState.DELETING
                 if _leaving(node)
                 else InstanceState.RUNNING
-                if _ready(node)
+                if _was_ready(node)
                 else InstanceState.CREATING,
                 zone=self.zone,
             )
@@ -295,7 +297,7 @@ class KwokProvider(WithoutOptionalCalls):
 
         Args:
             node: as it was read.
-            unready: only as long as it is not ready: others write on nodes that are new, which is looked at again.
+            unready: only as long as it never was ready: others write on nodes that are new, which is looked at again.
 
         Raises:
             CloudError: `Conflict` for one that is ready, or another one, or changes all the time.
@@ -315,7 +317,7 @@ class KwokProvider(WithoutOptionalCalls):
                     return  # another one of that name
                 with suppress(NotFound):
                     node = await self._cluster.ask("GET", path)
-                if node["metadata"].get("uid") != preconditions["uid"] or _ready(node):
+                if node["metadata"].get("uid") != preconditions["uid"] or _was_ready(node):
                     raise
             else:
                 return
@@ -344,9 +346,15 @@ def _leaving(node: Mapping[str, Any]) -> bool:
     return bool((node.get("metadata") or {}).get("deletionTimestamp"))
 
 
-def _ready(node: Mapping[str, Any]) -> bool:
+def _was_ready(node: Mapping[str, Any]) -> bool:
+    """Whether a node is ready, or its kubelet has gone silent: it had one, and what runs there is not known to have ended.
+
+    One of which no kubelet ever spoke is `Unknown`, too, and is still to come.
+    """
     conditions = (node.get("status") or {}).get("conditions") or ()
-    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+    ready: Mapping[str, Any] = next((c for c in conditions if c.get("type") == "Ready"), {})
+    silent = ready.get("status") == "Unknown" and ready.get("reason") != NEVER_SPOKE
+    return ready.get("status") == "True" or silent
 
 
 def _key(node: Mapping[str, Any]) -> str:

@@ -19,13 +19,19 @@ FOR = "tidewright.dev/buffer-for"
 
 
 class Extras(msgspec.Struct, frozen=True):
-    """`windows`: none where it always wants room; `pods`: None where it is for no pods in particular."""
+    """`windows`: none where it always wants room; `pods`: None where it is for no pods in particular.
+
+    `wrong`: what cannot be read of them; such a buffer has no room.
+    """
 
     windows: tuple[Window, ...] = ()
     pods: LabelSelector | None = None
+    wrong: str = ""
 
     def standing(self, now: float) -> Standing:
         """Whether it wants room at a time, and when that may change."""
+        if self.wrong:
+            return Standing(open=False, until=None)
         return standing(self.windows, now) if self.windows else Standing(open=True, until=None)
 
 
@@ -39,11 +45,11 @@ def parse(annotations: Mapping[str, str]) -> Extras:
 
 
 def readable(annotations: Mapping[str, str]) -> Extras:
-    """The same, with nothing where they cannot be read: that is said elsewhere, and such a buffer has no room."""
+    """The same; where they cannot be read, whoever works the buffer's status out says so."""
     try:
         return parse(annotations)
-    except ValueError:
-        return Extras()
+    except ValueError as error:
+        return Extras(wrong=str(error))
 
 
 @lru_cache(maxsize=4096)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from tidewright.events.base import Because, Decision
@@ -26,6 +28,9 @@ from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import GroupState, State
 from tidewright.provisioning.tell import parts
 from tidewright.provisioning.tell.sentences import because
+
+NAMED = 5
+"""Instances that an event names, of those that never registered."""
 
 
 class Conclusions(msgspec.Struct):
@@ -243,7 +248,7 @@ class _Groups:
             status_event(
                 self.now,
                 "DeleteUnregistered",
-                f"group {name}: {len(doomed)} instances never registered",
+                _never_registered(name, doomed),
                 "Warning",
             )
         )
@@ -275,6 +280,16 @@ class _Groups:
         self.decisions += beginning.given_up(
             self.state, name, registered, self.settings, now=self.now, why=why
         )
+
+
+def _never_registered(name: NodeGroupId, doomed: Sequence[str]) -> str:
+    """Which instances are deleted for that, and what to look at before the next ones are."""
+    several = f"{len(doomed)} instances" if len(doomed) > 1 else "1 instance"
+    more = f" and {len(doomed) - NAMED} more" if len(doomed) > NAMED else ""
+    return (
+        f"group {name}: {several} never registered as nodes and are deleted: {', '.join(doomed[:NAMED])}{more}; look at what they say as"
+        " they boot: whether the kubelet starts, reaches the API server, and has the --provider-id that its cloud calls it by"
+    )
 
 
 def _being_reduced(group: GroupState) -> bool:

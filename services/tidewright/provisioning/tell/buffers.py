@@ -82,7 +82,11 @@ def _conditions(buffer: Buffer) -> Iterator[str]:
 
 def _window(state: State, buffer: Buffer) -> Iterator[str]:
     """When it wants its chunks, where that is not always."""
-    now = extras.readable(buffer.annotations).standing(state.now)
+    said = extras.readable(buffer.annotations)
+    if said.wrong:
+        yield f"No room is kept for it: {said.wrong}."
+        return
+    now = said.standing(state.now)
     until = "" if now.until is None else f" until {readable(now.until)} UTC"
     if not now.open:
         yield f"It is outside the windows of its annotation {extras.SCHEDULE}{until}: no room is kept for it."
