@@ -56,6 +56,8 @@ CLOCK = "clock"
 CLOCK_CHECK_S = 1.0
 CONCURRENCY = 64
 """Effects that are being applied, or wait for their next attempt."""
+REPORTS_AT_ONCE = 16
+"""How many of these are object events: what changes something does not share the API server with a crowd of them."""
 LOOKED_S = 0.5
 """How often the work is reminded that somebody looks, wall seconds: it may have waited for that."""
 OWNED_S = 0.5
@@ -328,6 +330,8 @@ class Actuator:
         if first is not None and first[0] is not Rank.WITHDRAW:
             waits = self._plan.running >= CONCURRENCY or self._lookout.since is None
             first = None if waits else first
+        if first is not None and first[0] is Rank.OBJECT_EVENT and self._plan.reporting >= REPORTS_AT_ONCE:
+            first = None
         if self._spending and (first is None or self._spending[0][:2] <= first):
             return "running", self._spending[0][0]
         return (None, Rank.MEASURED_STATUS) if first is None else ("waiting", first[0])

@@ -6,6 +6,7 @@ since the look. A repeat of an attempt whose answer was lost finds the wanted va
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -45,6 +46,8 @@ from tidewright.kube.mergepatch import merged
 
 LOOKS = 5
 """How often a write that lost a race is made again on what the winner left, within one attempt."""
+LOOKED_AT_ONCE = 16
+"""How many nodes of one deletion are looked at at the same time."""
 NODES_AT_ONCE = 500
 """How many nodes are listed in one request."""
 TIMEOUT_S = 15.0
@@ -395,13 +398,10 @@ class Applier:
         """
         try:
             if effect.uids:
-                for name, uid in zip(effect.nodes, effect.uids, strict=True):
-                    if (why := await self._held_up(name, uid, allowance)) is not None:
-                        return why
-                return None
-            async for name in self._nodes_of(effect, allowance):
+                return await self._any_held_up(effect, allowance)
+            async for name, sure in self._nodes_of(effect, allowance):
                 if name not in effect.nodes:
-                    return Refused(verdict.CONFLICT, f"its instance has become node {name} meanwhile")
+                    return Refused(verdict.CONFLICT, _became(name, sure=sure))
                 if (why := await self._carries(name, allowance)) is not None:
                     return why
         except KubeError as error:
@@ -409,6 +409,21 @@ class Applier:
         except msgspec.MsgspecError as error:
             return Again("Unavailable", f"the API server's answer cannot be read: {error}")
         return None
+
+    async def _any_held_up(self, effect: DeleteInstances, allowance: Allowance) -> Refused | None:
+        """The first refusal of a node, in their order; some are looked at at a time, for all of them go together."""
+        places = asyncio.Semaphore(LOOKED_AT_ONCE)
+
+        async def look(name: str, uid: str) -> Refused | None:
+            async with places:
+                return await self._held_up(name, uid, allowance)
+
+        looks = [look(name, uid) for name, uid in zip(effect.nodes, effect.uids, strict=True)]
+        found = await asyncio.gather(*looks, return_exceptions=True)
+        for one in found:
+            if isinstance(one, BaseException):
+                raise one
+        return next((one for one in found if isinstance(one, Refused)), None)
 
     async def _held_up(self, name: str, uid: str, allowance: Allowance) -> Refused | None:
         try:
@@ -421,14 +436,20 @@ class Applier:
             return Refused(verdict.CONFLICT, f"node {name} {wrong}")
         return await self._carries(name, allowance)
 
-    async def _nodes_of(self, effect: DeleteInstances, allowance: Allowance) -> AsyncIterator[str]:
-        """Names of the nodes that the instances of an effect have become, though it names no uids."""
+    async def _nodes_of(
+        self, effect: DeleteInstances, allowance: Allowance
+    ) -> AsyncIterator[tuple[str, bool]]:
+        """Names of the nodes that the instances of an effect have become, though it names no uids; and whether that is sure."""
         instances, more = set(effect.instances), ""
+        names = {instance.rpartition("/")[2] for instance in instances}
         while True:
             page = await self._request(allowance, "GET", f"/api/v1/nodes?limit={NODES_AT_ONCE}{more}")
             for node in page.get("items") or ():
-                if (node.get("spec") or {}).get("providerID") in instances:
-                    yield str((node.get("metadata") or {}).get("name"))
+                provider_id, name = (node.get("spec") or {}).get("providerID"), _name_of(node)
+                if provider_id in instances:
+                    yield name, True
+                elif not provider_id and (name in names or node_marks.uninitialized(node)):
+                    yield name, False
             token = (page.get("metadata") or {}).get("continue")
             if not token:
                 return
@@ -502,6 +523,16 @@ class Applier:
                 return Done(found=True)
             raise
         return Done()
+
+
+def _name_of(node: JsonObject) -> str:
+    return str((node.get("metadata") or {}).get("name"))
+
+
+def _became(name: str, *, sure: bool) -> str:
+    if sure:
+        return f"its instance has become node {name} meanwhile"
+    return f"its instance may have become node {name}, which has no spec.providerID: it is left until the node has one, or is gone"
 
 
 def _of_a_budget(error: KubeError) -> bool:

@@ -38,7 +38,7 @@ from tidewright.events.provisioning import (
     NodeGroupObserved,
     TemplateNode,
 )
-from tidewright.host.loop.fenced import attempts
+from tidewright.host.loop.fenced import answered
 from tidewright.log.connection import Log
 from tidewright.log.subjects import ALL
 
@@ -60,10 +60,7 @@ def as_observed(log: Log) -> Whose:
     """Whose a group is, as the watcher last said."""
 
     async def whose(name: str) -> tuple[str, str]:
-        record = None
-        async for attempt in attempts():
-            with attempt:
-                record = await log.last(log.subjects.fact(ALL, NODE_GROUP, "", name))
+        record = await answered(partial(log.last, log.subjects.fact(ALL, NODE_GROUP, "", name)))
         fact = registry.read(record.body) if record is not None else None
         if not isinstance(fact, NodeGroupObserved):
             return "", name

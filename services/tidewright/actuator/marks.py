@@ -18,6 +18,8 @@ from tidewright.kube.taints import CORDONED, DRAIN, MARKS, TO_BE_DELETED
 MIRROR = "kubernetes.io/config.mirror"
 DAEMON_SET_POD = "cluster-autoscaler.kubernetes.io/daemonset-pod"
 
+UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
+
 
 class TaintOfAnother(ValueError):
     """The taint is there, and no mark of ours: an incumbent set it."""
@@ -100,6 +102,11 @@ def not_drained(node: JsonObject, uid: str) -> str:
         return f"has uid {current}, not {uid}: another node of the same name"
     tainted = any(taint.get("key") == TO_BE_DELETED for taint in _taints(node))
     return "" if tainted and DRAIN in _annotations(node) else "carries no mark of ours any more"
+
+
+def uninitialized(node: JsonObject) -> bool:
+    """Whether a node waits for its cloud to say what instance it is."""
+    return any(taint.get("key") == UNINITIALIZED for taint in _taints(node))
 
 
 def would_move(pod: JsonObject) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 
 import structlog
 
@@ -17,7 +18,7 @@ from tidewright.events.acting import Acting, Held
 from tidewright.events.base import Event
 from tidewright.events.decisions import Effect
 from tidewright.events.endpoints import ForgetEndpoint
-from tidewright.host.loop.fenced import attempts
+from tidewright.host.loop.fenced import answered
 from tidewright.log.connection import Log
 from tidewright.log.subjects import ALL
 
@@ -73,10 +74,7 @@ class Modes:
 
     async def _last(self, subject: str) -> Event | registry.Unknown | None:
         """The last word on a subject; waits while the log does not answer."""
-        record = None
-        async for attempt in attempts():
-            with attempt:
-                record = await self._log.last(subject)
+        record = await answered(partial(self._log.last, subject))
         return None if record is None else registry.decode(record.body)
 
 

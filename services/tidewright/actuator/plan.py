@@ -45,6 +45,8 @@ Lane: TypeAlias = tuple[str, str, str, str, str]
 """Group, kind, namespace and name of the target, and what kind of lane."""
 
 
+EVENTS: Final = "events"
+"""The kind of lane of object events."""
 CLOUD: Final = "cloud"
 """In place of the group, for targets at a cloud."""
 
@@ -105,7 +107,7 @@ class Job(msgspec.Struct, frozen=True):
 def lane_of(target: ObjectRef, *, events: bool = False) -> Lane:
     """The lane of a target; versions of a group are the same objects."""
     group = target.api_version.rpartition("/")[0]
-    return (group, target.kind, target.namespace, target.name, "events" if events else "object")
+    return (group, target.kind, target.namespace, target.name, EVENTS if events else "object")
 
 
 def rank(effect: Effect) -> Rank:
@@ -185,6 +187,8 @@ class Plan:
         """A heap of heads that may run. An entry whose job is no longer the head is passed over."""
         self._waiting = 0
         self._at_clouds = 0
+        self.reporting = 0
+        """How many object events run."""
 
     def __len__(self) -> int:
         return self._waiting + len(self._running)
@@ -225,12 +229,14 @@ class Plan:
         self._waiting -= 1
         self._running[lane] = job
         self._at_clouds += lane[0] == CLOUD
+        self.reporting += lane[-1] == EVENTS
         return job
 
     def done(self, job: Job) -> None:
         """A job has its outcome."""
         del self._running[job.lane]
         self._at_clouds -= job.lane[0] == CLOUD
+        self.reporting -= job.lane[-1] == EVENTS
         if job.lane in self._lanes:
             self._offer(job.lane)
 

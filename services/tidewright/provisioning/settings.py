@@ -106,7 +106,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         eviction_s: for how long an eviction that is refused is asked for again.
         after_taint_s: how long a node is left alone between its deletion taint and the first eviction.
         delay_deletion_s: how long annotations that delay its deletion are waited for; 0: not at all.
-        batch_s: for how long deletions of one group are gathered for one call; 0: each by itself.
+        batch_s: for how long deletions of one group are gathered for one call; 0: as long as the call before it is under way.
         cordon: a node is cordoned when it is drained.
         drain_priorities: pods are evicted by groups of priority; excludes `max_graceful_s`.
         consolidation: group, or `*` for the others, to how far nodes that are used go, too: `off`, `empty`, `underutilised`.

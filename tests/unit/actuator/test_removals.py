@@ -127,6 +127,12 @@ async def test_no_instance_is_deleted_but_of_a_node_that_is_drained_and_empty(
 
 _OF_I = {"metadata": {"name": "n1"}, "spec": {"providerID": "i"}}
 _OTHER = {"metadata": {"name": "n0"}, "spec": {"providerID": "j"}}
+_NAMED_AS_I = {"metadata": {"name": "i"}, "spec": {}}
+_NOT_YET_KNOWN = {
+    "metadata": {"name": "n1"},
+    "spec": {"taints": [{"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}]},
+}
+_OF_NO_CLOUD = {"metadata": {"name": "on-premises"}, "spec": {}}
 
 
 @pytest.mark.parametrize(
@@ -134,6 +140,9 @@ _OTHER = {"metadata": {"name": "n0"}, "spec": {"providerID": "j"}}
     [
         (("",), [_OTHER], [], ""),
         (("",), [_OTHER, _OF_I], [], "Conflict"),
+        (("",), [_NAMED_AS_I], [], "Conflict"),
+        (("",), [_NOT_YET_KNOWN], [], "Conflict"),
+        (("",), [_OF_NO_CLOUD], [], ""),
         (("n1",), [_OF_I], [], ""),
         (("n1",), [_OF_I], [{"metadata": {"name": "web-2", "namespace": "shop"}}], "NodeNotEmpty"),
     ],

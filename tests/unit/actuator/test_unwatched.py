@@ -6,12 +6,14 @@ import asyncio
 from typing import cast
 
 from tests.unit.actuator.effects import ANYTHING, Watched
+from tests.unit.actuator.effects import said as object_event
+from tests.unit.actuator.test_fencing import Shared
 from tests.unit.actuator.test_unsound import WEB, outcomes
 from tests.waiting import until
-from tidewright.actuator.acting import Actuator
+from tidewright.actuator.acting import REPORTS_AT_ONCE, Actuator
 from tidewright.actuator.apply import Allowance, Applier
 from tidewright.actuator.options import Options
-from tidewright.actuator.plan import Job, Plan
+from tidewright.actuator.plan import Job, Plan, Rank
 from tidewright.actuator.verdict import Done, Result
 from tidewright.events import registry
 from tidewright.events.acting import INCUMBENT
@@ -105,6 +107,28 @@ async def test_what_waited_is_carried_out_by_what_is_said_then(log: Log) -> None
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_object_events_take_few_places_and_what_changes_something_has_the_others() -> None:
+    actuator = Actuator(
+        Options(nats_url="", cluster="c"),
+        cast("Log", Shared([])),
+        cast("Applier", Noted()),
+        lookout=Watched(),
+    )
+    plan = actuator._plan
+    for seq in range(2 * REPORTS_AT_ONCE):
+        plan.add(Job(seq, "s", object_event("x", f"n{seq}")))
+    begun = []
+    while actuator._best()[0] == "waiting" and (job := plan.next()) is not None:
+        begun.append(job)
+    assert len(begun) == REPORTS_AT_ONCE
+    plan.add(Job(1000, "s", scale(5)))
+    assert actuator._best() == ("waiting", Rank.SCALE_UP)
+    assert plan.next() is not None
+    assert actuator._best()[0] is None
+    plan.done(begun[0])
+    assert actuator._best() == ("waiting", Rank.OBJECT_EVENT)
 
 
 def test_a_webhook_goes_before_everything() -> None:

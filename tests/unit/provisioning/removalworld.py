@@ -47,6 +47,7 @@ class Removing(Cluster):
     Attributes:
         refuse_evictions: reason with which evictions are rejected; empty for none.
         delete_fails: reason with which the next deletions fail; empty for none.
+        deletion_refused: node to the reason with which any deletion of it is rejected.
         mark_fails: reason with which marks are rejected; empty for none.
         hides_nodes: nodes that change are not told of.
         ends: evicted pods end at once; else they go on ending.
@@ -61,6 +62,7 @@ class Removing(Cluster):
         self.evicted: list[str] = []
         self.refuse_evictions = ""
         self.delete_fails = ""
+        self.deletion_refused: dict[str, str] = {}
         self.mark_fails = ""
         self.hides_nodes = False
         self.ends = True
@@ -228,6 +230,10 @@ class Removing(Cluster):
     def _delete(self, decision: p.DeleteInstances) -> None:
         if self.delete_fails:
             self._answer(o.Failed, decision, self.delete_fails)
+            return
+        refused = next((name for name in decision.nodes if name in self.deletion_refused), None)
+        if refused is not None:
+            self._answer(o.Rejected, decision, self.deletion_refused[refused])
             return
         for name, uid in zip(decision.nodes, decision.uids, strict=True):
             wrong = marks.not_drained(self.objects[name], uid)

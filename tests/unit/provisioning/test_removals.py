@@ -332,6 +332,37 @@ def test_of_gathered_deletions_only_those_below_the_minimum_are_undone() -> None
     assert cluster.marked() == set()
 
 
+def test_nodes_that_get_ready_during_a_deletion_go_together_in_the_next() -> None:
+    cluster = world(5, {"node-delete-delay-after-taint": "0s"})
+    cluster.decided(*(cluster.removal(f"n{i}", drain=False) for i in range(5)))
+    calls = [deletion.nodes for deletion in cluster.of(p.DeleteInstances)]
+    assert calls == [("n0",), ("n1", "n2", "n3", "n4")]
+    assert [(d.from_size, d.size) for d in cluster.of(p.DeleteInstances)] == [(5, 4), (4, 0)]
+    assert cluster.deleted == [f"n{i}" for i in range(5)]
+
+
+def test_a_node_whose_deletion_is_refused_keeps_no_other_one_from_going() -> None:
+    cluster = world(5)
+    late = f.PodObserved(at=cluster.now, namespace="ns", name="late", uid="u", node="n3")
+    cluster.placed["late"] = late  # of which nobody tells
+    cluster.decided(*(cluster.removal(f"n{i}", drain=False) for i in range(5)))
+    cluster.advance(30.0)
+    assert cluster.deleted == ["n0", "n1", "n2", "n4"]
+    assert cluster.state.removals.keys() == {"n3"}
+
+
+@pytest.mark.parametrize("reason", ["Forbidden", "Invalid"])
+def test_what_a_cloud_refuses_of_several_is_asked_for_one_by_one(reason: str) -> None:
+    cluster = world(4)
+    cluster.deletion_refused = {"n2": reason}
+    cluster.decided(*(cluster.removal(f"n{i}", drain=False) for i in range(4)))
+    cluster.advance(30.0)
+    assert cluster.deleted == ["n0", "n1", "n3"]
+    (undone,) = cluster.of(p.UndoRemoval)
+    assert (undone.node, undone.reason) == ("n2", "Failed")
+    assert cluster.marked() == set()
+
+
 def test_a_group_that_goes_as_a_whole_goes_at_once_or_not_at_all() -> None:
     cluster = world()
     whole = ("n0", "n1", "n2")

@@ -397,6 +397,20 @@ def ended_by(error: Exception) -> Fenced | Unsound:
     )
 
 
+async def answered(ask: Callable[[], Awaitable[T]]) -> T:
+    """What the log says to a question, once it answers. As long as it does, nothing is made ready for asking again.
+
+    Raises:
+        LogError: it refuses to be asked.
+    """
+    with contextlib.suppress(StoreFull, LogUnavailable):
+        return await ask()
+    async for attempt in attempts():
+        with attempt:
+            return await ask()
+    raise AssertionError("it is asked until it answers")
+
+
 def attempts(in_flight: InFlight | None = None) -> AsyncIterator[stamina.Attempt]:
     """Until the log answers: what was not stored there is nowhere. `in_flight` is told what the matter is.
 

@@ -11,7 +11,9 @@ template that worked, and a pod is adopted while its spread changes.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -29,13 +31,15 @@ from tidewright.events.facts import NodeObserved, PodObserved, WatermarkPodAutos
 from tidewright.events.provisioning import CapacityBufferObserved, PodTemplateObserved, ResolvePod
 from tidewright.events.shards import ShardSetObserved
 from tidewright.events.spread import WorkloadSpreadObserved
-from tidewright.host.loop.fenced import attempts
+from tidewright.host.loop.fenced import answered, attempts
 from tidewright.kube.taints import DRAIN, TO_BE_DELETED
 from tidewright.log.connection import Log
 from tidewright.log.subjects import ALL
 from tidewright.sharding.source import source_of
 
 REMEMBERED: Final = 4_096
+BELIEVED_S: Final = 1.0
+"""Wall seconds for which a node that was seen with our mark is believed to have it: its pods are evicted together."""
 PAUSE_IMAGE: Final = "registry.k8s.io/pause:3.10"
 BUFFER_CLASS: Final = "tidewright-buffer"
 STATUS: Final = ("kube-system", "cluster-autoscaler-status")
@@ -53,6 +57,8 @@ class Grounds:
         """One looks back at a time: it reads all that was ever said on a subject."""
         self._spreads: dict[str, None] = {}
         """Namespaces that are known to have, or have had, a WorkloadSpread."""
+        self._marked: dict[str, float] = {}
+        """When nodes were asked about that carried our mark, of `time.monotonic`."""
 
     async def refusal(self, ground: Ground, effect: Effect) -> Refusal | None:
         """Why an effect has no ground; None when it has, or needs none.
@@ -268,17 +274,22 @@ class Grounds:
             return "" if ours else f"node {effect.node} carries no mark of ours"
 
         pod = names.fact(self._log.slot_of(target.namespace), "pod", target.namespace, target.name)
-        return await self._found(pod, there) or await self._found(
-            names.fact(ALL, "node", "", effect.node), marked
-        )
+        if said := await self._found(pod, there):
+            return said
+        asked_at = time.monotonic()
+        if asked_at - self._marked.get(effect.node, float("-inf")) <= BELIEVED_S:
+            return ""
+        said = await self._found(names.fact(ALL, "node", "", effect.node), marked)
+        if not said:
+            if len(self._marked) >= REMEMBERED:
+                self._marked.clear()
+            self._marked[effect.node] = asked_at
+        return said
 
     # -- configuration ---------------------------------------------------------------------------------
 
     async def _configured(self, part: str) -> Mapping[str, Any]:
-        record = None
-        async for attempt in attempts():
-            with attempt:
-                record = await self._log.last(self._log.subjects.config(part))
+        record = await answered(partial(self._log.last, self._log.subjects.config(part)))
         event = _read(record.body) if record is not None else None
         return event.data if isinstance(event, ConfigSet) else {}
 
@@ -327,10 +338,7 @@ class Grounds:
 
     async def _found(self, subject: str, fits: Fits) -> str:
         """Why the last word on a subject is no ground; "" when it is one."""
-        record = None
-        async for attempt in attempts():
-            with attempt:
-                record = await self._log.last(subject)
+        record = await answered(partial(self._log.last, subject))
         event = _read(record.body) if record is not None else None
         return "nothing is known of the object that it is decided for" if event is None else fits(event)
 

@@ -115,17 +115,28 @@ _Outcome = o.Applied | o.Rejected | o.Failed | o.Superseded
 
 
 def deletion_answered(state: State, event: _Outcome, touched: Touched, *, applied: bool) -> None:
-    """What came of deleting instances: their nodes' removals are over, or have failed, or are looked at again."""
-    for name, removal in list(state.removals.items()):
-        if removal.deletion != event.decision:
-            continue
+    """What came of deleting instances: their nodes' removals are over, or have failed, or are looked at again.
+
+    So are those of their group that wait for this answer.
+    """
+    of_it = [(name, r) for name, r in state.removals.items() if r.deletion == event.decision]
+    groups = {removal.group for _, removal in of_it}
+    touched.removals += [
+        name
+        for name, r in state.removals.items()
+        if r.group in groups and not r.deletion and r.held_at is not None
+    ]
+    for name, removal in of_it:
         touched.removals.append(name)
         if applied:
             touched.deleted.append((name, removal.uid, removal.drains))
             del state.removals[name]
             continue
         removal.deletion = ""
-        if _not_yet(event):
+        alone = len(of_it) == 1 or bool(removal.whole)
+        if _not_yet(event) or (
+            isinstance(event, o.Rejected) and not alone
+        ):  # by itself it may well be deleted
             removal.again_at = state.now + NOT_YET_S
         else:
             removal.failed = _why(event)

@@ -27,6 +27,8 @@ from tidewright.provisioning.tell.sentences import because
 
 SEEN_S = 120.0
 """How long after a node was marked its own fact must show that."""
+MOST_AT_ONCE = 50
+"""Instances that one call deletes, where no interval is set: who looks at their nodes before it is soon done with that."""
 
 
 class Undo(msgspec.Struct, frozen=True):
@@ -203,7 +205,11 @@ class Steps:
     # --- Deletion ---
 
     def _delete(self, group: NodeGroupId) -> None:
-        """Delete the instances of nodes that are ready; in one call where the group's deletions are gathered."""
+        """Delete the instances of nodes that are ready.
+
+        The calls of a group are made one after the other anyway: what gets ready during one goes together in the next. A node
+        whose deletion was refused before goes by itself when its turn comes, and keeps no other one from going.
+        """
         names = [name for name in self._ready[group] if name not in self._undone]
         whole = [name for name in names if self.state.removals[name].whole]
         if whole:
@@ -212,8 +218,23 @@ class Steps:
         if single and self.settings.batch_s > 0:
             self._delete_gathered(group, single)
             return
-        for name in single:
-            self._order(group, [name])
+        if not single or self._under_way(group):
+            return
+        first = min(
+            single,
+            key=lambda name: max(
+                self._prepared_at(self.state.removals[name]), self.state.removals[name].again_at
+            ),
+        )
+        if self.state.removals[first].again_at:
+            self._order(group, [first])
+        else:
+            fresh = [name for name in single if not self.state.removals[name].again_at]
+            self._order(group, fresh[:MOST_AT_ONCE])
+
+    def _under_way(self, group: NodeGroupId) -> bool:
+        """Whether the answer to a deletion of a group is still to come: it has the others looked at."""
+        return any(removal.deletion and removal.group == group for removal in self.state.removals.values())
 
     def _delete_gathered(self, group: NodeGroupId, names: list[str]) -> None:
         """The first node of a group that is ready opens a window; all that are at its end go in one call."""
