@@ -135,6 +135,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An event in an explanation.
 
     Attributes:
+        at: the log time that was reached with it: along the sequences it never goes back. Its own is in `event`.
         subject: where it stands on the log.
         text: what it says, in a line.
         event: its content as stored.

@@ -20,6 +20,7 @@ from tidewright.asking.point_in_time import Moment
 from tidewright.asking.service_state import Asked, halted, restored, seen_by
 from tidewright.asking.services import BY_NAME, SERVICES, Service
 from tidewright.asking.source import Source
+from tidewright.asking.told_time import told_times
 from tidewright.events.base import Because, Decision, Event, target_of
 from tidewright.events.decisions import CancelTimer, Effect, SetStatus, SetTimer
 from tidewright.host.fold.explainer import Explainer, Reference
@@ -72,6 +73,20 @@ class Explanation:
     earlier: list[Found] = field(default_factory=list)
     standing: dict[str, tuple[str, ...]] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
+
+    def times(self) -> dict[int, float]:
+        """Sequence to the time that is shown of each event of it, seconds: along the log it never goes back."""
+        entries = [*self.earlier, *([self.last_word] if self.last_word is not None else [])]
+        for why in self.why:
+            entries += [why.decided, *why.causes, *why.rests_on, *why.beside]
+            entries += [why.outcome] if why.outcome is not None else []
+        return told_times((entry.seq, entry.event) for entry in entries)
+
+    @property
+    def at(self) -> float:
+        """The log time that it is as of, seconds: not before what was decided by then."""
+        times, outcomes = self.times(), {why.outcome.seq for why in self.why if why.outcome is not None}
+        return max([self.moment.at, *(at for seq, at in times.items() if seq not in outcomes)])
 
 
 def explainer_of(service: Service) -> Explainer[Any] | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -18,15 +20,22 @@ from tidewright.log.envelope import VERSION
 if TYPE_CHECKING:
     from tidewright.asking.explain import Explanation, Why
 
+Times: TypeAlias = Mapping[int, float]
+"""Sequence to the log time that is shown, seconds."""
+
 
 def as_text(explanation: Explanation) -> str:
     """For people."""
-    asked, moment = explanation.asked, explanation.moment
+    asked, moment, times = (
+        explanation.asked,
+        replace(explanation.moment, at=explanation.at),
+        explanation.times(),
+    )
     lines = [f"{asked}, {moment.told(explanation.log)}"]
     if explanation.last_word is not None:
-        lines.append(f"  last seen     {_event(explanation.last_word)}")
+        lines.append(f"  last seen     {_event(explanation.last_word, times)}")
     for why in explanation.why:
-        lines += ["", *_why(why)]
+        lines += ["", *_why(why, times)]
     for service, sentences in explanation.standing.items():
         lines += ["", f"Now, as {service} sees it:", *(f"  {sentence}" for sentence in sentences)]
     if not explanation.why and not explanation.standing:
@@ -35,33 +44,33 @@ def as_text(explanation: Explanation) -> str:
         )
         lines += ["", none, *explanation.absent]
     if explanation.earlier:
-        lines += ["", "Before that:", *(f"  {_event(entry)}" for entry in explanation.earlier)]
+        lines += ["", "Before that:", *(f"  {_event(entry, times)}" for entry in explanation.earlier)]
     return "\n".join(lines)
 
 
-def _why(why: Why) -> list[str]:
+def _why(why: Why, times: Times) -> list[str]:
     event = why.decided.event
     identity = f", decision {event.id}" if isinstance(event, Decision) and event.id else ""
     software = why.decided.record.headers.get(VERSION, "")
     written = f", of {why.service} {software}" if software else ""
     lines = [
-        f"{readable(event.at)}  {why.service}: {line(event)}",
+        f"{readable(times[why.decided.seq])}  {why.service}: {line(event)}{_stamped(why.decided, times)}",
         f"  sequence {why.decided.seq}{identity}{written}",
     ]
     if why.sentences:
         lines += ["  Why:", *(f"    {n}. {sentence}" for n, sentence in enumerate(why.sentences, 1))]
     if why.causes:
         lines.append("  Caused by:")
-        lines.append(f"    {_event(why.causes[0])}")
-        lines += [f"    which goes back to {_event(cause)}" for cause in why.causes[1:]]
+        lines.append(f"    {_event(why.causes[0], times)}")
+        lines += [f"    which goes back to {_event(cause, times)}" for cause in why.causes[1:]]
     elif isinstance(event, Decision):
         lines.append("  Caused by an event that is no longer on the log.")
     if why.rests_on:
-        lines += ["  It rests on:", *(f"    {_event(fact)}" for fact in why.rests_on)]
+        lines += ["  It rests on:", *(f"    {_event(fact, times)}" for fact in why.rests_on)]
     if why.beside:
         lines += ["  With it:", *(f"    {line(other.event)}" for other in why.beside)]
     if why.outcome is not None:
-        lines += ["  What came of it:", f"    {_outcome(why.outcome)}"]
+        lines += ["  What came of it:", f"    {_outcome(why.outcome, times)}"]
     elif isinstance(event, Effect):
         lines += ["  What came of it:", "    The actuator has not said yet."]
         if why.unwatched:
@@ -71,66 +80,73 @@ def _why(why: Why) -> list[str]:
     return lines
 
 
-def _outcome(entry: Found) -> str:
+def _outcome(entry: Found, times: Times) -> str:
     event = entry.event
     attempts = event.attempts if isinstance(event, Outcome) else 0
     requests = "no request was needed" if not attempts else f"{attempts} request{'s' * (attempts != 1)}"
-    return f"{readable(event.at)}  {line(event)}, {requests} (sequence {entry.seq})"
+    return f"{readable(times[entry.seq])}  {line(event)}, {requests} (sequence {entry.seq})"
 
 
-def _event(entry: Found) -> str:
-    object_ = object_of(entry.record.subject)
-    return f"{readable(entry.event.at)}  {entry.seq}  {title(entry.event)} {object_}  {line(entry.event)}"
+def _event(entry: Found, times: Times) -> str:
+    object_, stamped = object_of(entry.record.subject), _stamped(entry, times)
+    return f"{readable(times[entry.seq])}  {entry.seq}  {title(entry.event)} {object_}  {line(entry.event)}{stamped}"
+
+
+def _stamped(entry: Found, times: Times) -> str:
+    """The own time of an event, where the log had reached a later one before it."""
+    own = readable(entry.event.at)
+    return "" if own == readable(times[entry.seq]) else f" (stamped {own})"
 
 
 def answer(explanation: Explanation) -> ObjectExplanation:
     """For programs."""
+    times = explanation.times()
     return ObjectExplanation(
         log=explanation.log,
         sequence=explanation.moment.seq,
-        at=stamp(explanation.moment.at),
+        at=stamp(explanation.at),
         kind=explanation.asked.kind,
         namespace=explanation.asked.namespace,
         name=explanation.asked.name,
-        last_word=_told_if(explanation.last_word),
-        decisions=tuple(map(_decision, explanation.why)),
+        last_word=_told_if(explanation.last_word, times),
+        decisions=tuple(_decision(why, times) for why in explanation.why),
         standing={service: tuple(sentences) for service, sentences in explanation.standing.items()},
         absent=tuple(explanation.absent),
-        earlier=tuple(map(_told, explanation.earlier)),
+        earlier=tuple(_told(entry, times) for entry in explanation.earlier),
     )
 
 
-def _decision(why: Why) -> ExplainedDecision:
+def _decision(why: Why, times: Times) -> ExplainedDecision:
     because = tuple(
         Reason(rule=step.rule, values=dict(step.values), sentence=sentence)
         for step, sentence in zip(why.because, why.sentences, strict=False)
     )
     return ExplainedDecision(
-        **_parts(why.decided),
+        **_parts(why.decided, times),
         service=why.service,
         software=why.decided.record.headers.get(VERSION, ""),
         because=because or tuple(Reason(sentence=sentence) for sentence in why.sentences),
-        causes=tuple(map(_told, why.causes)),
-        rests_on=tuple(map(_told, why.rests_on)),
-        outcome=_told_if(why.outcome),
+        causes=tuple(_told(entry, times) for entry in why.causes),
+        rests_on=tuple(_told(entry, times) for entry in why.rests_on),
+        outcome=_told_if(why.outcome, times),
         unwatched=why.unwatched,
         opposite=tuple(why.opposite),
-        beside=tuple(map(_told, why.beside)),
+        beside=tuple(_told(entry, times) for entry in why.beside),
     )
 
 
-def _told_if(entry: Found | None) -> Told | None:
-    return None if entry is None else _told(entry)
+def _told_if(entry: Found | None, times: Times) -> Told | None:
+    return None if entry is None else _told(entry, times)
 
 
-def _told(entry: Found) -> Told:
-    return Told(**_parts(entry))
+def _told(entry: Found, times: Times) -> Told:
+    return Told(**_parts(entry, times))
 
 
-def _parts(entry: Found) -> dict[str, Any]:
+def _parts(entry: Found, times: Times) -> dict[str, Any]:
     return {
         "sequence": entry.seq,
-        "at": stamp(entry.event.at),
+        "at": stamp(times[entry.seq]),
         "subject": entry.record.subject,
         "text": line(entry.event),
         "event": msgspec.to_builtins(entry.event),

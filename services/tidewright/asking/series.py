@@ -23,6 +23,7 @@ from tidewright.asking.point_in_time import Moment, is_past
 from tidewright.asking.progress import progress
 from tidewright.asking.services import BY_NAME, SERVICES, Service
 from tidewright.asking.source import Source
+from tidewright.asking.told_time import Reached
 from tidewright.events.base import Decision, Event
 from tidewright.host.fold.explainer import Explainer, Reference
 from tidewright.host.fold.plotter import Plotter, Sample
@@ -119,7 +120,9 @@ async def _read(
                     continue
                 cls, kind, namespace, name = subject_object(record.subject)
                 if cls == "fact":
-                    drawn.fact(charts, Reference(kind, namespace, name), found.event, found.event.at)
+                    drawn.fact(
+                        charts, Reference(kind, namespace, name), found.event, drawn.reached.by(found.event)
+                    )
                 elif isinstance(found.event, Decision):
                     service = source.subjects.parse(record.subject).rest[0]
                     drawn.decision(charts, service, record.seq, found.event)
@@ -200,6 +203,7 @@ class _Drawn:
         self._lines: dict[tuple[str, str], Points] = {}
         self._marks: deque[SeriesMark] = deque(maxlen=MOST_MARKS)
         self._decisions = 0
+        self.reached = Reached()
 
     def fact(self, charts: Iterable[_Chart], about: Reference, event: Event, at: float) -> None:
         """A fact about the object, or about what is drawn with it."""
@@ -221,7 +225,7 @@ class _Drawn:
         self._decisions += 1
         self._marks.append(
             SeriesMark(
-                sequence=seq, at=stamp(decision.at), service=service, decision=decision.id, text=line(decision),
+                sequence=seq, at=stamp(self.reached.by(decision)), service=service, decision=decision.id, text=line(decision),
                 shadow=decision.shadow, from_=change[0] if change else None, to=change[1] if change else None,
             )
         )  # fmt: skip

@@ -19,6 +19,7 @@ from tidewright.asking.options import NOT_NEGATIVE, AskedLogOptions, Output
 from tidewright.asking.point_in_time import moment_of
 from tidewright.asking.source import FromFile, opened
 from tidewright.asking.tables import cell, plain
+from tidewright.asking.told_time import Reached
 from tidewright.events import registry
 from tidewright.events.base import Event, Outcome
 from tidewright.events.outcomes import Applied, Superseded
@@ -91,10 +92,12 @@ class _Shown:
     def __init__(self, output: Output) -> None:
         self.output = output
         self.begun = False
+        self.reached = Reached()
         self.coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
     def print(self, record: Record, event: Event | registry.Unknown | registry.NotAnEvent) -> None:
         """One event; the header before the first."""
+        at = None if isinstance(event, registry.NotAnEvent) else self.reached.by(event)
         match self.output:
             case "json":
                 print(json.dumps(builtins(answer(record, event))), flush=True)
@@ -108,19 +111,21 @@ class _Shown:
                     plain("/".join(part for part in subject_object(record.subject)[1::2] if part)), flush=True
                 )
             case _:
-                self._row(record, event)
+                self._row(record, event, at)
 
-    def _row(self, record: Record, event: Event | registry.Unknown | registry.NotAnEvent) -> None:
+    def _row(
+        self, record: Record, event: Event | registry.Unknown | registry.NotAnEvent, at: float | None
+    ) -> None:
         if not self.begun:
             self.begun = True
             print(self._painted(self._line(*COLUMNS, decision="DECISION"), 1), flush=True)
         cls, where = subject_object(record.subject)[0], object_of(record.subject)
-        if isinstance(event, registry.NotAnEvent):
+        if isinstance(event, registry.NotAnEvent) or at is None:
             row, colour = ("", str(record.seq), cls, "", where, f"does not decode: {event}"), _FAILED
             decision = ""
         else:
-            at = stamp(event.at).replace("T", " ").removesuffix("Z")
-            row = (at, str(record.seq), cls, title(event), where, line(event))
+            shown = stamp(at).replace("T", " ").removesuffix("Z")
+            row = (shown, str(record.seq), cls, title(event), where, line(event))
             failed = isinstance(event, Outcome) and not isinstance(event, Applied | Superseded)
             colour, decision = _FAILED if failed else _COLOURS.get(cls, 0), decision_of(event)
         print(self._painted(self._line(*map(cell, row), decision=cell(decision)), colour), flush=True)
