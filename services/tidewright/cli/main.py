@@ -16,6 +16,7 @@ from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
 from cyclopts.config import Env
 
 from tidewright.asking.errors import BAD_USAGE, FAILED, INTERRUPTED, UNAVAILABLE, CommandError
+from tidewright.asking.tables import plain
 from tidewright.cli import embedded
 from tidewright.cli.commands import BY_NAME, COMMANDS, OTHER, RUNNING
 from tidewright.events.version import __version__
@@ -68,10 +69,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except CycloptsError as error:
         chain = " ".join(("tidewright", *(error.command_chain or ())))
         said = _unknown(error) if isinstance(error, UnknownCommandError) else str(error).rstrip(".")
-        print(redacted(f"error: {said}; see `{chain} --help`"), file=sys.stderr)
+        print(plain(redacted(f"error: {said}; see `{chain} --help`")), file=sys.stderr)
         return BAD_USAGE
     except CommandError as error:
-        print(redacted(f"error: {error}"), file=sys.stderr)
+        print(plain(redacted(f"error: {error}")), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED

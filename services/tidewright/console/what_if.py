@@ -289,9 +289,9 @@ def _thinned(points: Sequence[tuple[float, float]], most: int = 480) -> Sequence
 
 
 def difference(spec: Mapping[str, Any], tried: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Lines of the spec as it is and as it is tried: `same`, `less` or `more`, and the text."""
+    """Lines of the spec as it is and as it is tried: `same`, `gone` or `new`, and the text."""
     before, after = (_yaml(one).splitlines() for one in (spec, tried))
-    ways = {"  ": "same", "- ": "less", "+ ": "more"}
+    ways = {"  ": "same", "- ": "gone", "+ ": "new"}
     found = [(ways[line[:2]], line[2:]) for line in difflib.ndiff(before, after) if line[:2] in ways]
     return found if any(way != "same" for way, _ in found) else []
 

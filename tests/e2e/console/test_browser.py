@@ -1,0 +1,259 @@
+"""The console in Chromium, on a recorded log: what is clicked, scrubbed and followed, beside what the library answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from collections.abc import Coroutine, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import which
+from typing import Any
+from urllib.parse import parse_qs, quote, urlsplit
+
+import pytest
+
+from tests.unit.console.conftest import LOG, ONCE, serve
+from tests.unit.console.hostile import NAME, SPACE, hostile_log
+from tidewright.asking.exported import ExportedLog
+from tidewright.asking.listing import listed
+from tidewright.asking.point_in_time import moment_of
+from tidewright.asking.source import Source
+from tidewright.console.server import Console
+from tidewright.log.export import ExportFile
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := which(name))), None
+)
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
+    pytest.mark.timeout(180),
+]
+WITHIN_MS = 60_000
+"""Surely too long for anything that a page does."""
+PAGES = (
+    "/?at=2026-02-02T05:50:00Z", "/objects/watermarkpodautoscaler?at=seq:3000", "/object/wpa/team-0/app-0?window=6h",
+    "/events?window=7d&text=set+replicas", "/capacity?at=seq:3000", "/shards?at=seq:3000", "/trust",
+    "/what-if?namespace=team-0&name=app-0&window=6h&high0=20",
+)  # fmt: skip
+
+
+class Served:
+    """A console in a thread of its own, since a browser is waited for."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self.console: Console = self.run(serve(source))
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+
+    def close(self) -> None:
+        self.run(self.console.stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(60)
+
+    @property
+    def root(self) -> str:
+        port: int = self.console.port
+        return f"http://127.0.0.1:{port}"
+
+
+@dataclass
+class Tab:
+    """A page of the browser, and what it complained of."""
+
+    page: Any
+    root: str
+    complaints: list[str] = field(default_factory=list)
+
+    def open(self, path: str) -> Any:
+        self.page.goto(self.root + path)
+        return self.page
+
+    @property
+    def at(self) -> str:
+        query: str = urlsplit(str(self.page.url)).query
+        return parse_qs(query).get("at", [""])[0]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Iterator[Served]:
+    served = Served(ExportedLog(ExportFile(LOG)))
+    yield served
+    served.close()
+
+
+@pytest.fixture(scope="module")
+def entered(chromium: Any, recorded: Served) -> Any:
+    """The cookies of whoever was let in."""
+    return _entered(chromium, recorded)
+
+
+def _entered(chromium: Any, served: Served) -> Any:
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(f"{served.root}/?token={ONCE}")
+    assert "token" not in page.url
+    state = context.storage_state()
+    context.close()
+    return state
+
+
+@pytest.fixture
+def tab(chromium: Any, recorded: Served, entered: Any) -> Iterator[Tab]:
+    """A page that is let in; what its console complains of fails the test."""
+    yield from _tab(chromium, recorded.root, entered)
+
+
+def _tab(chromium: Any, root: str, state: Any, **more: Any) -> Iterator[Tab]:
+    context = chromium.new_context(
+        storage_state=state, **{"viewport": {"width": 1280, "height": 900}, **more}
+    )
+    context.set_default_timeout(WITHIN_MS)
+    tab = Tab(context.new_page(), root)
+    tab.page.on("console", lambda said: tab.complaints.append(said.text) if said.type == "error" else None)
+    tab.page.on("pageerror", lambda error: tab.complaints.append(str(error)))
+    yield tab
+    context.close()
+    assert not tab.complaints
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+def test_every_page_is_readable_by_everybody(
+    chromium: Any, recorded: Served, entered: Any, scheme: str, width: int
+) -> None:
+    from axe_playwright_python.base import AXE_FILE_PATH
+
+    axe = Path(AXE_FILE_PATH).read_text("utf-8")
+    found: dict[str, list[str]] = {}
+    view = {"viewport": {"width": width, "height": 844}, "color_scheme": scheme}
+    for tab in _tab(chromium, recorded.root, entered, **view):
+        for path in PAGES:
+            page = tab.open(path)
+            beyond = page.evaluate(
+                "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            )
+            assert beyond <= 0, f"{path} is wider than the screen by {beyond} pixels"
+            page.evaluate(axe)
+            violations = page.evaluate(
+                "axe.run({resultTypes: ['violations']}).then(found => found.violations)"
+            )
+            serious = [v for v in violations if v["impact"] in ("serious", "critical")]
+            found[path] = [f"{v['id']}: {[n['target'] for n in v['nodes'][:3]]}" for v in serious]
+    assert not {path: those for path, those in found.items() if those}
+
+
+def test_a_step_back_shows_the_moment_and_keeps_it_in_links(tab: Tab, recorded: Served) -> None:
+    page = tab.open("/")
+    page.locator("body").press("Shift+ArrowLeft")
+    page.wait_for_url(re.compile("at="))
+    at = tab.at
+    seq = int(page.locator(".seq").inner_text().split()[-1])
+    rows = page.locator(".watermarkpodautoscaler tbody tr")
+    shown = {row.locator("b").inner_text(): row.locator(".count").inner_text() for row in rows.all()}
+
+    async def said() -> dict[str, str]:
+        moment = await moment_of(recorded.source, at)
+        assert moment.seq == seq
+        items = (await listed(recorded.source, "watermarkpodautoscaler", moment)).items
+        return {
+            i.name: i.now if i.now == i.wanted or not i.wanted else f"{i.now} → {i.wanted}" for i in items
+        }
+
+    assert shown == recorded.run(said())
+    page.locator(".watermarkpodautoscaler tbody a").first.click()
+    page.wait_for_url(re.compile("/object/"))
+    assert tab.at == at
+    page.locator("body").press("n")
+    page.wait_for_url(lambda url: "at=" not in url)
+
+
+def test_the_slider_moves_what_is_shown_without_another_page(tab: Tab) -> None:
+    page = tab.open("/objects/watermarkpodautoscaler")
+    page.evaluate("window.same = true")
+    before = page.locator(".seq").inner_text()
+    page.locator("#slider").fill("400")
+    sync_api.expect(page.locator(".seq")).not_to_have_text(before, timeout=WITHIN_MS)
+    assert tab.at
+    assert page.evaluate("window.same")
+
+
+def test_a_decision_on_the_chart_leads_to_its_reasons_and_their_causes(tab: Tab) -> None:
+    page = tab.open("/object/wpa/team-0/app-0?window=6h")
+    page.locator(".wide .mark.down .reach").first.click()
+    page.wait_for_url(re.compile("decision="))
+    assert "7 -> 2" in page.locator("#why h2").first.inner_text()
+    assert page.locator("#why .reasons li").count() > 0
+    assert page.locator("#why .came-of-it").count() == 1
+    page.locator("#why .caused-by a").last.click()
+    page.wait_for_url(re.compile("/object/metric/"))
+    assert tab.at.startswith("seq:")
+
+
+def test_a_policy_is_tried_with_its_slider_and_the_answer_is_that_of_the_backtest(
+    tab: Tab, recorded: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tidewright.cli import main
+
+    page = tab.open("/what-if?namespace=team-0&name=app-0&window=6h")
+    page.evaluate("window.same = true")
+    page.locator("#s-high0").fill("20")
+    page.wait_for_selector("text=To have it so")
+    assert page.evaluate("window.same")
+    assert "high0=20" in page.url
+    manifest = tmp_path / "tried.yaml"
+    manifest.write_text(page.locator("section:has(#apply) pre").inner_text())
+    words = ["backtest", "wpa", "-f", str(manifest), "--log", str(LOG), "-o", "json"]
+    assert recorded.run(asyncio.to_thread(main.run, words)) == 0
+    figures = json.loads(capsys.readouterr().out)["runs"][0]["summary"]
+    assert page.locator("[data-figure='Scales to more']").inner_text() == str(figures["scale_ups"])
+    assert page.locator("[data-figure='Most replicas']").inner_text() == str(figures["most_replicas"])
+
+
+def test_events_are_filtered_and_lead_to_their_moment(tab: Tab) -> None:
+    page = tab.open("/events?window=7d")
+    page.locator("body").press("/")
+    page.keyboard.type("set replicas")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("text=set"))
+    rows = page.locator(".events tbody tr")
+    assert rows.count() > 0
+    assert all("set replicas" in text for text in rows.locator(".what").all_inner_texts())
+    seq = rows.first.locator("td.n").inner_text()
+    rows.first.locator("td.at a").click()
+    page.wait_for_url(re.compile("at=seq"))
+    assert page.locator(".seq").inner_text() == f"seq {seq}"
+
+
+def test_nothing_that_others_wrote_runs(chromium: Any, tmp_path: Path) -> None:
+    served = Served(ExportedLog(ExportFile(hostile_log(tmp_path))))
+    try:
+        who = f"{SPACE}/{quote(NAME, safe='')}"
+        for tab in _tab(chromium, served.root, _entered(chromium, served)):
+            tab.page.on("dialog", lambda dialog, heard=tab.complaints: heard.append(dialog.message))
+            for path in ("/", "/events", "/objects/nodegroup", f"/object/wpa/{who}", "/what-if", "/capacity"):
+                page = tab.open(path)
+                assert page.evaluate("window.hacked") is None
+                assert page.locator("main script, main img").count() == 0
+            page = tab.open("/objects/watermarkpodautoscaler")
+            page.locator("#slider").fill("900")
+            page.wait_for_url(re.compile("at="))
+            assert page.evaluate("window.hacked") is None
+    finally:
+        served.close()
