@@ -19,6 +19,7 @@ from tidewright.events import (
     decisions,
     endpoints,
     facts,
+    forecasts,
     incumbents,
     outcomes,
     placement,
@@ -31,7 +32,7 @@ from tidewright.events.base import Decision, Event
 
 MODULES: tuple[ModuleType, ...] = (
     facts, config, decisions, outcomes, timers, provisioning, placement, shards, spread, endpoints,
-    incumbents,
+    incumbents, forecasts,
 )  # fmt: skip
 """One line per module of event types."""
 

@@ -72,7 +72,9 @@ SERVICES: tuple[Service, ...] = (
             "watermarkpodautoscaler datadogmonitor deployment replicaset statefulset workload pod metric recommendation "
             "incumbent"
         ),
-        writes=_words("scale-workload hold-replicas set-status record-object-event patch-object set-timer cancel-timer"),
+        writes=_words(
+            "scale-workload hold-replicas record-forecast set-status record-object-event patch-object set-timer cancel-timer"
+        ),
         explainer="tidewright.autoscaler.tell.explaining:EXPLAINER",
         explains=_words("watermarkpodautoscaler deployment replicaset statefulset"),
         lister="tidewright.autoscaler.tell.listing:LISTER",

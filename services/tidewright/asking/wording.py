@@ -11,6 +11,7 @@ from typing import Any
 from tidewright.events import decisions, endpoints, facts, placement, provisioning
 from tidewright.events.base import Event
 from tidewright.events.config import KeysSet, ModesSet
+from tidewright.events.forecasts import RecordForecast
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.timers import TimerStepped
 
@@ -97,6 +98,11 @@ def _incumbent(event: IncumbentObserved) -> str:
 def _effect(event: Event) -> str:
     dry = " (dry run)" if isinstance(event, decisions.Effect) and event.dry_run else ""
     match event:
+        case RecordForecast(lead_s=0):
+            return "forecast its load no more"
+        case RecordForecast():
+            known = f", known of {len(event.seasons)} metrics" if event.seasons else ""
+            return f"forecast its load {event.lead_s:g} s ahead, enough in {event.confidence:.0%} of cases{known}"
         case decisions.CreateObject():
             return f"create it{dry}"
         case decisions.PatchObject():

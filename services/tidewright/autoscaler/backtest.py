@@ -18,6 +18,7 @@ import msgspec
 
 from tidewright.autoscaler.api.spec import InvalidSpec, Rules, compiled
 from tidewright.autoscaler.decide import DECIDER
+from tidewright.autoscaler.forecast.asked import ANNOTATION
 from tidewright.autoscaler.state import TIMER, State
 from tidewright.events.base import Because, Event, Scalar
 from tidewright.events.config import ConfigSet
@@ -114,6 +115,8 @@ def backtest(
     *,
     policy: Mapping[str, Any] | None = None,
     span: tuple[float, float] | None = None,
+    forecast: str = "",
+    history_s: float = 0.0,
     progress: Callable[[int], None] | None = None,
 ) -> Report:
     """Run a spec over a series.
@@ -124,13 +127,15 @@ def backtest(
         model: how load and replicas make the measured value.
         policy: the installation's, as a `ConfigSet` brings it.
         span: first and last time of the series, if known: it spaces the chart evenly.
+        forecast: what the object asks for in its annotation; empty for no forecast.
+        history_s: the beginning of the series, which the policy runs over and nothing is counted of.
         progress: called with the number of samples done, now and then.
 
     Raises:
         InvalidSpec: the spec cannot be used, or has no metrics.
         BadSeries: a row out of order, with too few values, or with one that is no number.
     """
-    run = _Run(spec, model or LoadModel(), dict(policy or {}), span)
+    run = _Run(spec, model or LoadModel(), dict(policy or {}), span, forecast=forecast, history_s=history_s)
     for row in series:
         run.sample(row)
         if progress is not None and run.report.samples % PROGRESS_EVERY == 0:
@@ -147,12 +152,17 @@ class _Run:
         model: LoadModel,
         policy: dict[str, Any],
         span: tuple[float, float] | None,
+        *,
+        forecast: str,
+        history_s: float,
     ) -> None:
         self.rules: Rules = compiled(spec, namespace=NAMESPACE, name=OBJECT)
         if not self.rules.metrics:
             raise InvalidSpec("spec.metrics: a backtest needs at least one metric")
         self.spec = dict(spec) | {"dryRun": False}
         self.model = model
+        self.annotations = {ANNOTATION: forecast} if forecast else {}
+        self.history_s = history_s
         self.policy = {"status_interval_s": 1e18, **policy}
         self.report = Report()
         self.state: State = DECIDER.initial()
@@ -175,6 +185,8 @@ class _Run:
                 f"row {self.report.samples + 1}: time {at} is before {self.at}, the row before it"
             )
         self._until(at)
+        if self.history_s and at - self.began >= self.history_s:
+            self._begin_counting(at)
         usages = self._measure(values)
         self._account(at, values, usages)
         for metric, value in zip(self.rules.metrics, usages, strict=True):
@@ -188,12 +200,19 @@ class _Run:
         self.report.least_replicas = self.report.most_replicas = self.replicas
         self._feed(ConfigSet(at=at, name="autoscaler", data=self.policy))
         observed = WatermarkPodAutoscalerObserved(
-            at=at, namespace=NAMESPACE, name=OBJECT, uid=OBJECT, generation=1, created_at=at, spec=self.spec
-        )
+            at=at, namespace=NAMESPACE, name=OBJECT, uid=OBJECT, generation=1, created_at=at, spec=self.spec,
+            annotations=self.annotations,
+        )  # fmt: skip
         self._feed(observed)
         self._feed(self._workload(at))
         for _ in range(self.replicas):
             self._start_pod(at, ready=True)
+
+    def _begin_counting(self, at: float) -> None:
+        """The history is over: what was counted of it is dropped."""
+        self.history_s, self.began = 0.0, at
+        self.report = Report(least_replicas=self.replicas, most_replicas=self.replicas)
+        self.chart.points.clear()
 
     def _workload(self, at: float) -> WorkloadObserved:
         return WorkloadObserved(

@@ -2,7 +2,7 @@
 
 Reads   WatermarkPodAutoscalers, their targets, pods, metric samples, recommendations, monitors;
         its own decisions; outcomes; timers; the configuration `autoscaler`
-Writes  ScaleWorkload, SetStatus, RecordObjectEvent, PatchObject, HoldReplicas, SetTimer, CancelTimer
+Writes  ScaleWorkload, SetStatus, RecordObjectEvent, PatchObject, HoldReplicas, RecordForecast, SetTimer, CancelTimer
 Pure    no clock, no I/O, no randomness, and nothing of the state is changed: whatever is to last is in a decision
 """
 
@@ -16,7 +16,7 @@ from tidewright.autoscaler.api.spec import InvalidSpec, Rules, missing_defaults
 from tidewright.autoscaler.fold.evolve import CONFIG, evolve
 from tidewright.autoscaler.fold.touched import NOTHING, Touched
 from tidewright.autoscaler.holds import FAILURES
-from tidewright.autoscaler.passes import passes
+from tidewright.autoscaler.passes import forecasts, passes
 from tidewright.autoscaler.passes.plan import Plan
 from tidewright.autoscaler.passes.standing import Standing, flips, repeats
 from tidewright.autoscaler.policy import problems
@@ -68,6 +68,13 @@ def decide(state: State, event: Event, touched: Touched) -> Sequence[Decision]:
     """Say what the event that was just folded asks for."""
     if touched is NOTHING:
         return ()
+    if type(event) is WatermarkPodAutoscalerObserved and event.refresh:
+        again = touched.said_again
+        return (
+            ()
+            if again is None
+            else tuple(_of_forecast(state, touched.namespace, again, event.at, again=True))
+        )
     decisions: list[Decision] = []
     if touched.gone is not None:
         decisions.append(CancelTimer(at=event.at, key=_key(touched.namespace, touched.gone)))
@@ -80,9 +87,26 @@ def decide(state: State, event: Event, touched: Touched) -> Sequence[Decision]:
         plan = passes.look(state, namespace_name, scaler)
         if plan is not None:
             decisions += _recorded(state, plan, event.at)
+        if scaler.asks is not None or scaler.forecast is not None:
+            decisions += _of_forecast(state, namespace_name, scaler, event.at)
     if touched.ended is not None:
         decisions += _recorded(state, passes.ended(state, touched.ended), event.at)
     return decisions
+
+
+def _of_forecast(
+    state: State, namespace: str, scaler: Autoscaler, at: float, *, again: bool = False
+) -> Iterable[Decision]:
+    """What is recorded and said of the forecast that an object asks for, or asked for."""
+    if scaler.deleting:
+        return
+    target = reference(namespace, scaler.name, scaler.uid)
+    yield from forecasts.recorded(scaler, target, at, again=again)
+    if not holding.held(state, namespace, scaler).reports:
+        return
+    for message in forecasts.messages(scaler):
+        if scaler.said.get(message.reason) != message.text:
+            yield _event(target, message, at)
 
 
 def reference(namespace: str, name: str, uid: str = "") -> ObjectRef:
@@ -245,6 +269,7 @@ DECIDER = Decider(
         component=COMPONENT,
         held=lambda state: state.acting.of_service(SERVICE),
     ),
+    renews=frozenset((WatermarkPodAutoscalerObserved,)),  # what is known of its load is recorded again, too
     exposition=Exposition(
         series=exposition.samples,
         help={f"{exposition.PREFIX}{name}": text for name, text in exposition.HELP.items()},

@@ -14,6 +14,7 @@ from tidewright.autoscaler.api.conditions import Change
 from tidewright.autoscaler.api.spec import Rules
 from tidewright.autoscaler.api.status import Kept
 from tidewright.autoscaler.fold.index import NamespaceIndex
+from tidewright.autoscaler.forecast.season import Season
 from tidewright.autoscaler.policy import DEFAULT, Policy
 from tidewright.events.acting import Acting
 from tidewright.events.base import JsonObject
@@ -42,6 +43,21 @@ class Ordered(msgspec.Struct, omit_defaults=True):
     reason: str = ""
 
 
+class Forecast(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What is known of the load of an object that asks for forecasts.
+
+    Attributes:
+        lead_s: how far ahead; `confidence` how often the upper bound is to hold.
+        recorded_at: when it was recorded last, seconds.
+        seasons: by the digest of the metric's query.
+    """
+
+    lead_s: float
+    confidence: float
+    recorded_at: float = 0.0
+    seasons: dict[str, Season] = {}
+
+
 class Autoscaler(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One WatermarkPodAutoscaler.
 
@@ -64,6 +80,8 @@ class Autoscaler(msgspec.Struct, kw_only=True, omit_defaults=True):
         labels: those of the object; the policy says which of them `labels_info` carries.
         mode: the mode that its annotation asks for; empty without one.
         real: while it is held back, what `kept` would be had nothing been thought; None for nothing.
+        asks: text of the annotation that asks for forecasts; None without it.
+        forecast: what is known of its load, since it was recorded that it asks; None while it does not.
     """
 
     name: str
@@ -92,6 +110,8 @@ class Autoscaler(msgspec.Struct, kw_only=True, omit_defaults=True):
     labels: dict[str, str] = {}
     mode: str = ""
     real: Kept | None = None
+    asks: str | None = None
+    forecast: Forecast | None = None
 
 
 class Workload(msgspec.Struct, omit_defaults=True):

@@ -337,3 +337,36 @@ def test_a_log_without_the_metric_is_refused(tmp_path: Path, capsys: pytest.Capt
     path = recorded(tmp_path)
     assert run("-f", manifest(tmp_path), "--log", path, "-n", "elsewhere") == 2
     assert "no samples of external/requests/app=shop in namespace elsewhere" in capsys.readouterr().err
+
+
+def test_a_policy_with_forecasts_stands_beside_itself_without(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"{n * 900},{180 if 8 <= n / 4 % 24 < 20 else 40}" for n in range(12 * 96)]
+    (tmp_path / "daily.csv").write_text("timestamp,value\n" + "\n".join(rows))
+    arguments = ["-f", manifest(tmp_path), "--metrics", str(tmp_path / "daily.csv")]
+    assert run(*arguments, "--forecast", "lead=30m", "--history", "7d", "-o", "json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["load"]["history_s"] == 7 * 86400
+    without, with_forecast = (run["summary"] for run in result["runs"])
+    assert without["samples"] == with_forecast["samples"] == 5 * 96
+    assert result["runs"][1]["name"] == "wpa.yaml, lead=30m"
+    assert with_forecast["above_high_s"] < without["above_high_s"]
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        (("--forecast", "soon"), "--forecast soon: 'soon' is not understood"),
+        (("--forecast", "lead=1s"), "--forecast lead=1s: lead=1s: from 1m0s to 6h0m0s is possible"),
+        (("--history", "much"), "--history much: write for instance"),
+        (("--history", "nand"), "--history nand: from nothing"),
+        (("--history", "9d"), "--history 9d: from nothing to the 0.0d that the load has"),
+    ],
+)
+def test_forecasts_and_histories_that_cannot_be_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: tuple[str, str], says: str
+) -> None:
+    (tmp_path / "load.csv").write_text("timestamp,value\n0,40\n900,40\n")
+    assert run("-f", manifest(tmp_path), "--metrics", str(tmp_path / "load.csv"), *option) == 2
+    assert says in capsys.readouterr().err

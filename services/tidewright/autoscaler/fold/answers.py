@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidewright.autoscaler.fold import forecasts
 from tidewright.autoscaler.fold.index import in_order
 from tidewright.autoscaler.fold.touched import NOTHING, Touched, looking
 from tidewright.autoscaler.state import Autoscaler, Monitor, Namespace, State
@@ -19,11 +20,13 @@ def metric_sampled(state: State, event: MetricSampled) -> Touched:
     namespace.samples[event.name] = event
     if event.refresh:
         return NOTHING
-    looks = [
-        (event.namespace, namespace.objects[name])
-        for name in in_order(index.by_query.get(event.name, ()))
-        if _completes_round(namespace.objects[name], event.name)
-    ]
+    looks = []
+    for name in in_order(index.by_query.get(event.name, ())):
+        scaler = namespace.objects[name]
+        if scaler.forecast is not None:
+            forecasts.sampled(state, event, scaler)
+        if _completes_round(scaler, event.name):
+            looks.append((event.namespace, scaler))
     return Touched(looks=tuple(looks)) if looks else NOTHING
 
 

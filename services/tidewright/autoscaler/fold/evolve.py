@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tidewright.autoscaler.fold import answers, decisions, modes, objects, pods, workloads
+from tidewright.autoscaler.fold import answers, decisions, forecasts, modes, objects, pods, workloads
 from tidewright.autoscaler.fold.touched import NOTHING, Touched, looking
 from tidewright.autoscaler.policy import of_config
 from tidewright.autoscaler.state import TIMER, State, is_sampled
@@ -39,6 +39,7 @@ from tidewright.events.facts import (
     WorkloadGone,
     WorkloadObserved,
 )
+from tidewright.events.forecasts import RecordForecast
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.outcomes import Applied, Failed, Rejected, Superseded
 from tidewright.events.timers import TimerFired
@@ -109,6 +110,7 @@ HANDLERS: dict[type[Event], Callable[[State, Any], Touched]] = {
     SetStatus: decisions.status_ordered,
     HoldReplicas: decisions.held,
     RecordObjectEvent: decisions.told,
+    RecordForecast: forecasts.recorded,
     SetTimer: decisions.timer_set,
     CancelTimer: decisions.timer_cancelled,
     Applied: decisions.outcome,

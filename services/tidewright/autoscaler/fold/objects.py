@@ -10,6 +10,7 @@ from tidewright.autoscaler.api.status import read
 from tidewright.autoscaler.fold import modes
 from tidewright.autoscaler.fold.index import NamespaceIndex
 from tidewright.autoscaler.fold.touched import NOTHING, Touched, looking
+from tidewright.autoscaler.forecast.asked import ANNOTATION
 from tidewright.autoscaler.state import Autoscaler, Namespace, State, bind
 from tidewright.events.acting import MODE, of_annotation
 from tidewright.events.facts import WatermarkPodAutoscalerGone, WatermarkPodAutoscalerObserved
@@ -35,6 +36,7 @@ def object_observed(state: State, event: WatermarkPodAutoscalerObserved) -> Touc
     scaler.deleting = event.deleting_at is not None
     scaler.lifecycle = event.annotations.get(LIFECYCLE)
     scaler.skip_owner_check = skips_owner_check(event.annotations)
+    scaler.asks = event.annotations.get(ANNOTATION)
     scaler.labels = event.labels
     changed = not event.generation or event.generation != scaler.generation
     refused = scaler.rules is None and scaler.asked == event.spec
@@ -45,7 +47,10 @@ def object_observed(state: State, event: WatermarkPodAutoscalerObserved) -> Touc
     scaler.generation = event.generation
     if before == _asked(scaler):
         held_anew = modes.changed(state, event.namespace, scaler, was_held)
-        return looking(event.namespace, scaler) if held_anew else NOTHING
+        said_again = scaler if event.refresh and scaler.forecast is not None else None
+        if held_anew:
+            return looking(event.namespace, scaler)
+        return NOTHING if said_again is None else Touched(namespace=event.namespace, said_again=said_again)
     rivals = _rivals(index, former, scaler.rules) - {scaler.name}
     bind(namespace, index, scaler)
     if not scaler.deleting:
@@ -58,9 +63,16 @@ def object_observed(state: State, event: WatermarkPodAutoscalerObserved) -> Touc
     )
 
 
-def _asked(scaler: Autoscaler) -> tuple[Rules | None, str, str | None, bool, bool]:
+def _asked(scaler: Autoscaler) -> tuple[Rules | None, str, str | None, bool, bool, str | None]:
     """What an object itself asks for."""
-    return scaler.rules, scaler.problem, scaler.lifecycle, scaler.skip_owner_check, scaler.deleting
+    return (
+        scaler.rules,
+        scaler.problem,
+        scaler.lifecycle,
+        scaler.skip_owner_check,
+        scaler.deleting,
+        scaler.asks,
+    )
 
 
 def _read_spec(scaler: Autoscaler, event: WatermarkPodAutoscalerObserved) -> None:

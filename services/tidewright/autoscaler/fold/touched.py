@@ -29,6 +29,7 @@ class Touched(msgspec.Struct, frozen=True, kw_only=True):
         looks: objects to look at, each with its namespace, in the order in which they are to be.
         owners: likewise, where an object between pods and their target may have led somewhere else.
         ended: the scale whose outcome the event is.
+        said_again: the object, if it asks for forecasts and its fact was said once more, for retention's sake.
     """
 
     namespace: str = ""
@@ -37,6 +38,7 @@ class Touched(msgspec.Struct, frozen=True, kw_only=True):
     looks: tuple[tuple[str, Autoscaler], ...] = ()
     owners: tuple[tuple[str, Autoscaler], ...] = ()
     ended: Ended | None = None
+    said_again: Autoscaler | None = None
 
 
 NOTHING = Touched()

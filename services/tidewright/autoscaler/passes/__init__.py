@@ -5,6 +5,7 @@ lifecycle    the gate of a DatadogMonitor [2.2]
 readiness    which pods count, and the gate on their share [2.4, 2.6]
 formula      one metric's proposal, and convergence inside the band [2.5-2.8]
 combine      several metrics' proposals into one [2.9]
+forecasts    what the load will be, where an object asks for it: what is looked at, recorded and said
 limits       velocity, ready guard, minimum and maximum, and what is said of each [2.10]
 windows      forbidden windows and delays: may it scale now, and if not, until when [2.11]
 evaluate     the whole pass as a value that keeps every stage's numbers [2.3, 2.12]

@@ -13,8 +13,18 @@ from enum import Enum
 import msgspec
 
 from tidewright.autoscaler.api.spec import Metric, Rules
+from tidewright.autoscaler.forecast.load import as_usage
+from tidewright.autoscaler.forecast.season import Expected
 from tidewright.autoscaler.passes.combine import Calculation, Combined, combine
-from tidewright.autoscaler.passes.formula import Converge, Proposal, int64, propose, quotient, recommended
+from tidewright.autoscaler.passes.formula import (
+    Converge,
+    Proposal,
+    int64,
+    needed,
+    propose,
+    quotient,
+    recommended,
+)
 from tidewright.autoscaler.passes.limits import Limited, aligned, normalize
 from tidewright.autoscaler.passes.readiness import gate_error, group_pods, ready_percent
 from tidewright.autoscaler.passes.windows import Hold, Verdict, verdict
@@ -57,6 +67,8 @@ class Scene(msgspec.Struct, kw_only=True):
         above_since: since when `AboveHighWatermark` has been true; None when it is not.
         below_since: likewise `BelowLowWatermark`.
         last_scale_at: when the count was changed last; None when never.
+        expected: what the load of each metric will be, in the order of the rules' metrics; empty where no
+            forecast is asked for.
     """
 
     namespace: str
@@ -72,6 +84,22 @@ class Scene(msgspec.Struct, kw_only=True):
     above_since: float | None = None
     below_since: float | None = None
     last_scale_at: float | None = None
+    expected: Sequence[Expected | None] = ()
+
+
+class Foreseen(msgspec.Struct, frozen=True):
+    """A forecast that asks for more replicas than the metrics do now.
+
+    Attributes:
+        index: of its metric.
+        replicas: what the rules say for its upper bound.
+        usage: what would be compared with the marks then, with the replicas that are ready now; milli.
+    """
+
+    index: int
+    replicas: int
+    usage: float
+    expected: Expected
 
 
 class Pass(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +118,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True):
         rescale: the scale is to be written (also in a dry run, where it is not).
         reason: why, as the object event says it.
         changes_at: when time alone changes what the metrics propose.
+        foreseen: the forecast that asks for more than the metrics do; None without one.
     """
 
     now: float
@@ -108,6 +137,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True):
     rescale: bool = False
     reason: str = ""
     changes_at: float | None = None
+    foreseen: Foreseen | None = None
 
     @property
     def failure(self) -> Calculation | None:
@@ -427,6 +457,9 @@ def settle(rules: Rules, policy: Policy, scene: Scene, calculations: tuple[Calcu
     else:
         proposed = max(combined.replicas, 0)
         ready = calculations[combined.winner].ready
+    foreseen = foresee(rules, policy, scene, calculations, proposed) if scene.expected else None
+    if foreseen is not None:
+        proposed = foreseen.replicas
     limited = normalize(rules, current=current, proposed=proposed, ready=ready)
     desired = limited.replicas
     whole = desired
@@ -443,7 +476,8 @@ def settle(rules: Rules, policy: Policy, scene: Scene, calculations: tuple[Calcu
         last_scale_at=scene.last_scale_at,
         above_since=_since(combined.above, scene.above_since, now),
         below_since=_since(combined.below, scene.below_since, now),
-        stable=combined.stable,
+        # Delays count real values beyond a mark; where none is above, a forecast has none to wait for.
+        stable=combined.stable or (foreseen is not None and not combined.above),
         strict=policy.strict,
     )
     override = _override(rules, policy, scene)
@@ -465,9 +499,44 @@ def settle(rules: Rules, policy: Policy, scene: Scene, calculations: tuple[Calcu
         desired=asked if rescale else current,
         asked=asked,
         rescale=rescale,
-        reason=_reason(calculations, combined, proposed, desired=desired, current=current, override=override),
+        reason=_foreseen_reason(calculations, foreseen)
+        if foreseen is not None and override is _NONE
+        else _reason(calculations, combined, proposed, desired=desired, current=current, override=override),
         changes_at=_earliest(calculations),
+        foreseen=foreseen,
     )
+
+
+def _foreseen_reason(calculations: tuple[Calculation, ...], foreseen: Foreseen) -> str:
+    return f"{calculations[foreseen.index].display} forecast above target"
+
+
+def foresee(
+    rules: Rules, policy: Policy, scene: Scene, calculations: tuple[Calculation, ...], proposed: int
+) -> Foreseen | None:
+    """The forecast for which the rules would raise to more than `proposed`; None without one."""
+    found: Foreseen | None = None
+    for index, (metric, calculation, expected) in enumerate(
+        zip(rules.metrics, calculations, scene.expected, strict=False)
+    ):
+        if expected is None or expected.mute or calculation.ready <= 0:
+            continue
+        usage = as_usage(rules, metric, expected.bound, calculation.ready)
+        proposal = propose(
+            rules,
+            metric.marks,
+            current=scene.current,
+            ready=calculation.ready,
+            usage=usage,
+            strict=policy.strict,
+        )
+        wanted = proposal.replicas
+        if not proposal.above:  # nothing is raised for it, and what it needs is not taken away
+            wanted = min(wanted, needed(rules, metric.marks, ready=calculation.ready, usage=usage))
+        if wanted > proposed:
+            proposed = wanted
+            found = Foreseen(index, proposed, usage, expected)
+    return found
 
 
 def _since(flag: bool, known: float | None, now: float) -> float | None:

@@ -125,6 +125,11 @@ def propose(
     return converge(rules, current=current, lower=lower, upper=upper)
 
 
+def needed(rules: Rules, marks: Marks, *, ready: int, usage: float) -> int:
+    """The fewest replicas that bring a value to its high watermark; 0 without one."""
+    return round_up(_ceil(ready * usage / marks.high, strict=False), rules.modulo) if marks.high > 0 else 0
+
+
 def _clamp(rules: Rules, replicas: int) -> int:
     return max(rules.min_replicas, 1, min(replicas, rules.max_replicas))
 

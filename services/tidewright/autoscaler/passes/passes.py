@@ -11,11 +11,11 @@ import msgspec
 from tidewright.autoscaler.api.conditions import Setting, true_since
 from tidewright.autoscaler.api.spec import Rules, verdict
 from tidewright.autoscaler.fold.index import NamespaceIndex
-from tidewright.autoscaler.fold.ownership import walked
+from tidewright.autoscaler.fold.targetpods import pods_of
 from tidewright.autoscaler.fold.touched import Ended
 from tidewright.autoscaler.holds import INVALID_SPEC, SCALING_BLOCKED, TARGET_NOT_FOUND, TARGET_TAKEN
 from tidewright.autoscaler.passes import conditions as c
-from tidewright.autoscaler.passes import sequence
+from tidewright.autoscaler.passes import forecasts, sequence
 from tidewright.autoscaler.passes.evaluate import Pass, Scene, evaluate
 from tidewright.autoscaler.passes.lifecycle import Gate, gate
 from tidewright.autoscaler.passes.plan import Plan
@@ -28,7 +28,6 @@ from tidewright.events.acting import NOT_DONE
 from tidewright.events.base import Because, Scalar
 from tidewright.events.outcomes import Applied
 from tidewright.kube.conditions import find
-from tidewright.kube.readiness import Pod, ReadyCount, ready_pods
 
 
 def look(state: State, namespace_name: str, scaler: Autoscaler) -> Plan | None:
@@ -127,45 +126,8 @@ def scene_of(
         above_since=true_since(kept, c.ABOVE_HIGH),
         below_since=true_since(kept, c.BELOW_LOW),
         last_scale_at=last_scale_of(state, scaler),
+        expected=() if scaler.forecast is None else forecasts.expected(scaler.forecast, rules, state.now),
     )
-
-
-def pods_of(
-    namespace: Namespace,
-    index: NamespaceIndex,
-    scaler: Autoscaler,
-    rules: Rules,
-    now: float,
-    *,
-    walk: bool,
-) -> tuple[list[Pod], ReadyCount | None, str]:
-    """The pods of the object's target, counted once until one of them or their count changes.
-
-    `walk`: their owners are those that the chain of owners leads to.
-    """
-    view = index.views[scaler.name]
-    if view.pods is None:
-        keys, error = index.selected(scaler.name)
-        if error:
-            return [], None, error
-        view.pods = [pod for key in keys for pod in namespace.groups[key].pods.values()]
-        if walk:
-            view.pods = walked(
-                view.pods, namespace.workloads, target_name=rules.target_name, target=rules.target_key
-            )
-        view.count = None
-    count = view.count
-    if count is None or (count.changes_at is not None and count.changes_at <= now):
-        if rules.recommender is None and all(metric.source == "resource" for metric in rules.metrics):
-            return view.pods, None, ""
-        count = view.count = ready_pods(
-            view.pods,
-            target_name=rules.target_name,
-            now=now,
-            delay_s=rules.readiness_delay_s,
-            skip_owner_check=scaler.skip_owner_check,
-        )
-    return view.pods, count, ""
 
 
 def is_on_its_way(state: State, scaler: Autoscaler) -> bool:

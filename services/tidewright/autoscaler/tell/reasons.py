@@ -26,6 +26,8 @@ from tidewright.autoscaler.passes.windows import Hold, Verdict
 from tidewright.autoscaler.policy import Policy
 from tidewright.events.base import Because, Scalar
 
+FORECAST = "Forecast"
+"""A forecast asks for more than the values of now do."""
 _DISABLED, _NO_CHANGE = Override.DISABLED, Hold.NO_CHANGE  # asked for in every pass
 _CONVERGED = {
     Converge.DOWN: "ConvergedDown",
@@ -148,8 +150,27 @@ def _proposal(rules: Rules, policy: Policy, evaluation: Pass) -> list[Because]:
     if not evaluation.calculations:
         steps.append(Because(rule="NothingToMeasure", values={"proposal": evaluation.wanted}))
     elif len(evaluation.calculations) > 1:
-        values: dict[str, Scalar] = {"metric": evaluation.winner, "proposal": evaluation.wanted}
+        values: dict[str, Scalar] = {
+            "metric": evaluation.winner,
+            "proposal": max(evaluation.combined.replicas, 0),
+        }
         steps.append(Because(rule="GreatestProposalWins", values=values))
+    foreseen = evaluation.foreseen
+    if foreseen is not None:
+        metric = rules.metrics[foreseen.index]
+        ahead: dict[str, Scalar] = {
+            "metric": metric.display,
+            "until": foreseen.expected.until,
+            "load_milli": foreseen.expected.load,
+            "bound_milli": foreseen.expected.bound,
+            "ready": evaluation.calculations[foreseen.index].ready,
+            "value_milli": foreseen.usage,
+            "high_milli": metric.marks.high,
+            "high_adjusted_milli": metric.marks.high_adjusted,
+            "modulo": rules.modulo,
+            "proposal": foreseen.replicas,
+        }
+        steps.append(Because(rule=FORECAST, values=ahead))
     limited = evaluation.limited
     if limited is None:
         return steps

@@ -125,6 +125,15 @@ def _decided(v: Values) -> str:
     return f"Scale from {v['from']} to {v['to']}{reason}{dry}."
 
 
+def _forecast(v: Values) -> str:
+    return (
+        f"Until {clock(v['until'])} the load of {v['metric']} is expected to reach {number(v['load_milli'])}, with its upper "
+        f"bound at {number(v['bound_milli'])}: {number(v['value_milli'])} with {plural(v['ready'], 'ready pod')}, above the high "
+        f"watermark {number(v['high_milli'])} ({number(v['high_adjusted_milli'])} with tolerance), so "
+        f"{plural(v['proposal'], 'replica')} now."
+    )
+
+
 def _stale(v: Values) -> str:
     held = ": the downscale is held" if v.get("held") else ""
     return f"The value of {v['metrics']} is older than {v['limit_s']:g} s and scales nothing down{held}."
@@ -170,6 +179,7 @@ TELLERS: dict[str, Callable[[Values], str]] = {
     "ReadyGuard": lambda v: (
         f"Only {plural(v['ready'], 'pod')} are ready, so the downscale is given up: {v['to']}."
     ),
+    "Forecast": _forecast,
     "StaleMetric": _stale,
     "UpscaleForbiddenWindow": _window("The upscale"),
     "DownscaleForbiddenWindow": _window("The downscale"),

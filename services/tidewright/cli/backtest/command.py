@@ -38,6 +38,14 @@ def wpa(
         tuple[str, ...],
         Parameter(help="FIELD=A,B,C: the policy with each value of a field; may be repeated.", group=POLICY),
     ] = (),
+    forecast: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="The policy with forecasts, beside itself without: lead=10m, or lead=10m,confidence=0.9; may be repeated.",
+            negative="",
+            group=POLICY,
+        ),
+    ] = (),
     strict: Annotated[
         bool, Parameter(help="With the reference's defects.", negative="", group=POLICY)
     ] = False,
@@ -54,6 +62,13 @@ def wpa(
         int | None,
         Parameter(help="Replicas at the start; by default as recorded, or minReplicas.", group=LOAD),
     ] = None,
+    history: Annotated[
+        str,
+        Parameter(
+            help="How much of the load goes before what is counted, as 168h or 7d: forecasts learn from it.",
+            group=LOAD,
+        ),
+    ] = "0s",
     namespace: Annotated[
         str,
         Parameter(name=["--namespace", "-n"], help="Of the object, for --log; the manifest's by default."),
@@ -82,6 +97,7 @@ def wpa(
         candidates.append(manifest.load(compare, "--compare"))
         if candidates[0].label == candidates[1].label:
             candidates = [_relabelled(candidates[0], str(file)), _relabelled(candidates[1], str(compare))]
+    candidates = manifest.with_forecasts(candidates, forecast)
     rules = [runs.rules_of(candidate) for candidate in candidates]
     counts = {len(candidate_rules.metrics) for candidate_rules in rules}
     if len(counts) > 1:
@@ -91,15 +107,35 @@ def wpa(
     series = _series(
         metrics, log, rules[0], namespace or base.namespace or "default", shared=load == "shared"
     )
+    history_s = _history(history, series)
     model = LoadModel(
         shared=load == "shared",
         ready_delay_s=ready_delay,
         start_replicas=start_replicas if start_replicas is not None else series.start_replicas,
     )
     with progress("running", len(series) * len(candidates)) as advance:
-        finished_runs = runs.run_all(candidates, series, model, {"strict": strict}, advance)
-    _print(Result(series, model, finished_runs, bool(sweep)), output)
+        finished_runs = runs.run_all(
+            candidates, series, model, {"strict": strict}, advance, history_s=history_s
+        )
+    _print(Result(series, model, finished_runs, bool(sweep), history_s), output)
     return 0
+
+
+def _history(text: str, series: Any) -> float:
+    """Seconds of history; days may be written as such."""
+    from tidewright.kube.durations import parse_duration
+
+    days = text.removesuffix("d")
+    try:
+        history_s = float(days) * 86400 if days != text else parse_duration(text)
+    except ValueError as error:
+        raise BadInput(f"--history {text}: write for instance 168h or 7d") from error
+    first, last = series.span
+    if not 0 <= history_s <= last - first:
+        raise BadInput(
+            f"--history {text}: from nothing to the {(last - first) / 86400:.1f}d that the load has"
+        )
+    return history_s
 
 
 def _relabelled(candidate: Any, label: str) -> Any:

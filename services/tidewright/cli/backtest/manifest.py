@@ -6,7 +6,7 @@ import copy
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,14 @@ class Candidate:
 
     Attributes:
         label: how the result names it.
+        forecast: what it asks for in its annotation; empty for no forecast.
     """
 
     label: str
     namespace: str
     name: str
     spec: dict[str, Any]
+    forecast: str = ""
 
 
 def load(path: Path, option: str) -> Candidate:
@@ -117,6 +119,29 @@ def meant(spec: dict[str, Any], field: str) -> str:
     if field in names:
         raise BadInput(f"--sweep {field}: nothing in the manifest could have a field {field!r}")
     raise BadInput(f"--sweep {field}: spec has no field {field!r}, at any depth; {nearest(field, names)}")
+
+
+def with_forecasts(candidates: Sequence[Candidate], forecasts: Sequence[str]) -> list[Candidate]:
+    """Each object as it is, and then with each of these forecasts.
+
+    Raises:
+        BadInput: a forecast that cannot be read.
+    """
+    from tidewright.autoscaler.forecast.asked import BadForecast, asked
+
+    for text in forecasts:
+        try:
+            asked(text)
+        except BadForecast as error:
+            raise BadInput(f"--forecast {text}: {error}") from error
+    found = []
+    for candidate in candidates:
+        found.append(candidate)
+        for text in forecasts:
+            found.append(replace(candidate, label=f"{candidate.label}, {text}", forecast=text))
+    if len(found) > MOST_VARIANTS:
+        raise BadInput(f"--forecast: {len(found)} runs, at most {MOST_VARIANTS}")
+    return found
 
 
 def put(spec: dict[str, Any], field: str, text: str) -> None:

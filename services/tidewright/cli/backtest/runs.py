@@ -29,12 +29,14 @@ class Result:
 
     Attributes:
         swept: they are variants of one object.
+        history_s: how much of the load only went before what is counted.
     """
 
     series: Series
     model: LoadModel
     runs: list[Run]
     swept: bool
+    history_s: float = 0.0
 
 
 def rules_of(candidate: Candidate) -> Rules:
@@ -60,8 +62,10 @@ def run_all(
     model: LoadModel,
     policy: dict[str, Any],
     advance: Callable[[int], None],
+    *,
+    history_s: float = 0.0,
 ) -> list[Run]:
-    """Run every candidate.
+    """Run every candidate; nothing is counted of the first `history_s` seconds of the load.
 
     Raises:
         BadInput: a spec or the series cannot be used.
@@ -77,7 +81,14 @@ def run_all(
 
         try:
             report = backtest(
-                candidate.spec, series.rows(), model, policy=policy, span=series.span, progress=step
+                candidate.spec,
+                series.rows(),
+                model,
+                policy=policy,
+                span=series.span,
+                forecast=candidate.forecast,
+                history_s=history_s,
+                progress=step,
             )
         except ValueError as error:  # InvalidSpec, BadSeries
             raise BadInput(f"{candidate.label}: {error}") from error
@@ -95,6 +106,7 @@ def as_json(result: Result) -> dict[str, Any]:
             "source": series.source, "samples": len(series), "from": rfc3339(first), "to": rfc3339(last),
             "model": "shared" if result.model.shared else "value",
             "ready_delay_s": result.model.ready_delay_s, "start_replicas": result.model.start_replicas,
+            "history_s": result.history_s,
         },
         "recorded": [{"at": rfc3339(at), "replicas": replicas} for at, replicas in series.recorded],
         "runs": [

@@ -29,6 +29,7 @@ def as_text(result: Result) -> str:
     lines = [
         f"Load: {series.source}, {len(series):,} samples from {rfc3339(first)} to {rfc3339(last)}, {model};",
         f"a new pod is ready after {result.model.ready_delay_s:g} s.",
+        *([f"Nothing is counted before {rfc3339(first + result.history_s)}."] if result.history_s else []),
         "",
         *table(result),
         "",

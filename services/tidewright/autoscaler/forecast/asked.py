@@ -1,0 +1,69 @@
+"""What an object asks for: `tidewright.dev/forecast: "lead=10m,confidence=0.9"`."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import msgspec
+
+from tidewright.kube.durations import format_duration, parse_duration
+
+ANNOTATION = "tidewright.dev/forecast"
+DEFAULT_CONFIDENCE = 0.5
+"""The forecast itself: what comes is below it as often as above. More is surer, and costs replica-hours."""
+LEAST_LEAD_S, MOST_LEAD_S = 60, 6 * 3600
+LEAST_CONFIDENCE, MOST_CONFIDENCE = 0.05, 0.99
+EXAMPLE = "lead=10m,confidence=0.9"
+
+
+class BadForecast(ValueError):
+    """What is asked for cannot be read; the message says what would be valid."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """How far ahead, in seconds, and how often the upper bound is to hold."""
+
+    lead_s: float
+    confidence: float = DEFAULT_CONFIDENCE
+
+
+@lru_cache(maxsize=1024)
+def asked(text: str) -> Asked:
+    """Read what is asked for.
+
+    Raises:
+        BadForecast: it is not of the form of `EXAMPLE`, or out of bounds.
+    """
+    values: dict[str, str] = {}
+    for part in text.split(","):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or key not in ("lead", "confidence") or key in values:
+            raise BadForecast(f"{part.strip()!r} is not understood: write for instance {EXAMPLE}")
+        values[key] = value
+    if "lead" not in values:
+        raise BadForecast(f"it does not say how far ahead: write for instance {EXAMPLE}")
+    return Asked(_lead(values["lead"]), _confidence(values.get("confidence")))
+
+
+def _lead(text: str) -> float:
+    try:
+        lead_s = parse_duration(text)
+    except ValueError as error:
+        raise BadForecast(f"lead: {error}") from error
+    if not LEAST_LEAD_S <= lead_s <= MOST_LEAD_S:
+        raise BadForecast(
+            f"lead={text}: from {format_duration(LEAST_LEAD_S)} to {format_duration(MOST_LEAD_S)} is possible"
+        )
+    return lead_s
+
+
+def _confidence(text: str | None) -> float:
+    if text is None:
+        return DEFAULT_CONFIDENCE
+    try:
+        confidence = float(text)
+    except ValueError as error:
+        raise BadForecast(f"confidence={text}: is no number, write for instance 0.9") from error
+    if not LEAST_CONFIDENCE <= confidence <= MOST_CONFIDENCE:  # also of what is no number
+        raise BadForecast(f"confidence={text}: from {LEAST_CONFIDENCE} to {MOST_CONFIDENCE} is possible")
+    return confidence

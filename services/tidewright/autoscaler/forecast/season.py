@@ -1,0 +1,438 @@
+"""What the past says of a load: a seasonal profile, what deviates from it now, and how wrong that has been. Pure.
+
+One `Season` is folded from the samples of one metric, one at a time (`add`), and says what the load will be a
+lead later (`ahead`). It is a linear forecast of five terms: the profile of the time of day (15-minute buckets),
+what the hour of the week adds to it, and how far the load is off both, over minutes, an hour and six hours. Their
+weights are those that would have been best so far: least squares, in which older samples count ever less. How
+far a forecast was off is counted in multiples of the error that is usual at that hour; the upper bound
+is what so many of the forecasts before stayed under.
+
+Everything is integers or + - x / and sqrt in plain Python, so that a fold is the same byte for byte anywhere. Times are
+seconds of log time, days and weeks those of UTC. Loads are in milli; within, they are counted in steps of `unit`,
+chosen so that the greatest has four digits: so two seasons stay below 8 KiB as JSON.
+
+Bounds: `add` and `ahead` take constant time for a given lead. A load below 0 counts as 0.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+BUCKET_S = 900
+DAY, WEEK = 96, 168
+"""Buckets of a day, hours of a week."""
+DAY_S = 86400
+BRIDGED = 8
+"""Buckets without a sample that the profile bridges in a straight line; longer gaps stay unknown."""
+STEPS = 4096
+"""A load that sets `unit` has so many steps, and none ever has more than twice as many."""
+SPANS_S = (300.0, 3600.0, 21600.0)
+"""Over which deviations from the profile are averaged."""
+TERMS = 2 + len(SPANS_S)
+PRIOR = (1.0, 1.0, 0.3, 0.2, 0.1)
+"""The weights of the terms while little is known."""
+ISSUED_PER_LEAD = 12
+"""So many forecasts within a lead are judged at most."""
+BINS, FIRST_BIN, PER_ERROR = 48, -16, 4
+"""Errors are counted in so many bins, the first of them at -4 times the usual error, each a quarter of it wide."""
+ONE = 1000
+"""What counts once; counts fade, and are integers."""
+LEAST_JUDGED = 30
+LEAST_DAYS = 2
+SKILL = 0.9
+"""A rhythm is one if the error with it is less than this part of the error without."""
+SIGMAS = 3.0
+"""A bound held too seldom if chance, by so many standard deviations, does not explain it."""
+
+LEARNING = "Learning"
+OFTEN_WRONG = "OftenWrong"
+NO_RHYTHM = "NoRhythm"
+
+
+class Issued(msgspec.Struct, array_like=True):
+    """A forecast that waits for what comes; all but `due` in steps.
+
+    Attributes:
+        due: the moment that it is for.
+        terms: those of the forecast.
+        point: what is forecast; `bound` its upper bound.
+        then: the load when it was made, `recent` that of the hour before, `level` of days: what one would expect
+            without a rhythm.
+    """
+
+    due: int
+    terms: list[int]
+    point: int
+    bound: int
+    then: int
+    recent: int
+    level: int
+
+
+class Judged(msgspec.Struct, array_like=True):
+    """A forecast and what came, in milli."""
+
+    at: int
+    point: int
+    bound: int
+    came: int
+
+
+class Season(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What is folded of one metric's load; in steps, where nothing else is said.
+
+    Attributes:
+        unit: milli per step; 0 before the first sample.
+        began: the first bucket, counted from 1970.
+        at: time of the last sample, `load` what it was.
+        bucket: the open one, with `total` and `count` of its samples.
+        closed: the last bucket that went into the profile, `closed_load` its mean.
+        level: mean of some days; `recent` of an hour.
+        day: mean per bucket of the day; -1 where nothing was seen.
+        week: how far each hour of the week is off that.
+        off: how far the load is off the profile, averaged over `SPANS_S`.
+        issued: forecasts that are not due yet, the first to be due first.
+        moments: sums of products of the terms, the upper triangle row by row; `with_load` those with the load.
+        weights: of the terms, as these sums have them.
+        usual: the usual error per hour of the day.
+        bins: how often an error was how many times the usual one, see `BINS`.
+        judged: forecasts whose moment has come; `covered` those whose bound held.
+        missed: sums of errors: of forecasts, and of what one would expect without a rhythm (`Issued`).
+        came: the last that was judged.
+    """
+
+    unit: int = 0
+    began: int = 0
+    at: float = 0.0
+    load: int = 0
+    bucket: int = -1
+    total: int = 0
+    count: int = 0
+    closed: int = -1
+    closed_load: int = 0
+    level: float = 0.0
+    recent: float = 0.0
+    day: list[int] = []
+    week: list[int] = []
+    off: list[float] = []
+    issued: list[Issued] = []
+    moments: list[int] = []
+    with_load: list[int] = []
+    weights: list[float] = []
+    usual: list[int] = []
+    bins: list[int] = []
+    judged: int = 0
+    covered: int = 0
+    missed: list[int] = []
+    came: Judged | None = None
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """What a season says of the time until a lead from now; loads in milli.
+
+    Attributes:
+        until: the end of it.
+        load: the greatest that is forecast on the way there; `bound` what it stays under as often as was asked.
+        mute: why nothing follows from it; empty when something does.
+    """
+
+    until: float
+    load: int
+    bound: int
+    mute: str = ""
+
+
+def add(season: Season, at: float, load: int, *, lead_s: float, confidence: float) -> None:
+    """Fold one sample: judge the forecasts that are due, learn, and issue the next one.
+
+    Args:
+        season: what it is folded into.
+        at: its time; a sample that is no later than the last is left out.
+        load: milli.
+        lead_s: how far ahead to forecast.
+        confidence: how often a bound is to hold, above 0 and below 1.
+    """
+    load = max(0, load)
+    if not season.unit:
+        _begin(season, at, load)
+    elif at <= season.at:
+        return
+    while load >= 2 * STEPS * season.unit:
+        _coarser(season)
+    steps = load // season.unit
+    _judge(season, at, steps, lead_s)
+    bucket = int(at // BUCKET_S)
+    if bucket != season.bucket:
+        _close(season)
+        if bucket // DAY != season.bucket // DAY:
+            _fade(season)
+        season.bucket, season.total, season.count = bucket, 0, 0
+    season.total += steps
+    season.count += 1
+    passed_s = at - season.at
+    off = steps - _profile(season, bucket)
+    season.off = [
+        known + (off - known) * (passed_s / (passed_s + span_s))
+        for known, span_s in zip(season.off, SPANS_S, strict=True)
+    ]
+    season.level += (steps - season.level) * (passed_s / (passed_s + 3 * DAY_S))
+    season.recent += (steps - season.recent) * (passed_s / (passed_s + 3600))
+    season.at, season.load = at, steps
+    if not season.issued or at + lead_s - season.issued[-1].due >= lead_s / ISSUED_PER_LEAD:
+        _issue(season, lead_s, confidence)
+
+
+def _begin(season: Season, at: float, load: int) -> None:
+    bucket = int(at // BUCKET_S)
+    season.unit = max(1, load // STEPS)
+    season.began, season.bucket, season.at = bucket, bucket, at
+    season.level = season.recent = float(load // season.unit)
+    season.day, season.week = [-1] * DAY, [0] * WEEK
+    unlearn(season)
+
+
+def unlearn(season: Season) -> None:
+    """Forget how wrong forecasts were, and which weights were best: those of another lead say nothing of this one."""
+    season.off = [0.0] * len(SPANS_S) if not season.off else season.off
+    season.issued = []
+    season.moments, season.with_load = [0] * (TERMS * (TERMS + 1) // 2), [0] * TERMS
+    season.weights = list(PRIOR)
+    season.usual, season.bins = [0] * 24, [0] * BINS
+    season.judged = season.covered = 0
+    season.missed, season.came = [0] * 4, None
+
+
+def _coarser(season: Season) -> None:
+    """Count in steps of twice the size: a load has come that has too many."""
+    season.unit *= 2
+    season.total //= 2
+    season.closed_load //= 2
+    season.load //= 2
+    season.level /= 2
+    season.recent /= 2
+    season.day = [load if load < 0 else load // 2 for load in season.day]
+    season.week = [off // 2 for off in season.week]
+    season.usual = [error // 2 for error in season.usual]
+    season.off = [off / 2 for off in season.off]
+    season.moments = [moment // 4 for moment in season.moments]
+    season.with_load = [moment // 4 for moment in season.with_load]
+    season.missed = [error // 2 for error in season.missed]
+    season.issued = [
+        Issued(
+            i.due,
+            [term // 2 for term in i.terms],
+            i.point // 2,
+            i.bound // 2,
+            i.then // 2,
+            i.recent // 2,
+            i.level // 2,
+        )
+        for i in season.issued
+    ]
+
+
+def _hour(bucket: int) -> int:
+    """Of the week; which day the first is does not matter."""
+    return bucket // 4 % WEEK
+
+
+def _trust(season: Season, bucket: int) -> float:
+    """How much hours of the week count beside times of the day: nothing in the first week, half in the second, then more."""
+    weeks = (bucket - season.began) // (4 * WEEK)
+    return weeks / (weeks + 1)
+
+
+def _profile(season: Season, bucket: int) -> float:
+    known = season.day[bucket % DAY]
+    return season.level if known < 0 else known + season.week[_hour(bucket)] * _trust(season, bucket)
+
+
+def _close(season: Season) -> None:
+    """The open bucket is over: into the profile with it, and with a straight line from the one before."""
+    bucket, load = season.bucket, season.total // season.count
+    gap = bucket - season.closed if season.closed >= 0 else 0
+    if 1 < gap <= BRIDGED + 1:
+        rise = load - season.closed_load
+        for n in range(1, gap):
+            _learn(season, season.closed + n, season.closed_load + rise * n // gap)
+    _learn(season, bucket, load)
+    season.closed, season.closed_load = bucket, load
+
+
+def _learn(season: Season, bucket: int, load: int) -> None:
+    """Move the profile towards what was seen: the first two and four weeks are averaged, then what is older fades."""
+    days = (bucket - season.began) // DAY
+    place, hour = bucket % DAY, _hour(bucket)
+    known = season.day[place]
+    season.day[place] = load if known < 0 else known + _part(load - known, min(days + 1, 14))
+    off = load - season.day[place] - season.week[hour]
+    season.week[hour] += _part(off, 2 if days < 7 else 4 * min(days // 7 + 1, 4))
+
+
+def _part(difference: int, parts: int) -> int:
+    """A part of a difference, rounded to the nearest."""
+    return (2 * difference + parts) // (2 * parts)
+
+
+def _fade(season: Season) -> None:
+    """A day is over: what was learnt of errors counts an eighth less, so that about a week is looked at."""
+    season.moments = [moment * 7 // 8 for moment in season.moments]
+    season.with_load = [moment * 7 // 8 for moment in season.with_load]
+    season.missed = [error * 7 // 8 for error in season.missed]
+    season.bins = [count * 7 // 8 for count in season.bins]
+    season.judged, season.covered = season.judged * 7 // 8, season.covered * 7 // 8
+
+
+def _judge(season: Season, at: float, steps: int, lead_s: float) -> None:
+    """Compare the forecasts that are due with what came; where that is too long after, there is nothing to compare."""
+    due = 0
+    for issued in season.issued:
+        if issued.due > at:
+            break
+        due += 1
+        if at - issued.due <= lead_s / 2:
+            _compare(season, issued, steps)
+    if due:
+        del season.issued[:due]
+        season.weights = _weights(season)
+
+
+def _compare(season: Season, issued: Issued, steps: int) -> None:
+    error = steps - issued.point
+    hour = issued.due // 3600 % 24
+    usual = season.usual[hour]
+    season.bins[max(0, min(BINS - 1, error * PER_ERROR // max(1, usual) - FIRST_BIN))] += ONE
+    season.usual[hour] = usual + _part(abs(error) - usual, 16) if usual else abs(error)
+    season.judged += ONE
+    season.covered += ONE if steps <= issued.bound else 0
+    for n, guess in enumerate((issued.point, issued.then, issued.recent, issued.level)):
+        season.missed[n] += abs(steps - guess)
+    terms, k = issued.terms, 0
+    wanted = steps - issued.level
+    for row, term in enumerate(terms):
+        season.with_load[row] += term * wanted
+        for other in terms[row:]:
+            season.moments[k] += term * other
+            k += 1
+    season.came = Judged(
+        issued.due, issued.point * season.unit, issued.bound * season.unit, steps * season.unit
+    )
+
+
+def _weights(season: Season) -> list[float]:
+    """Of the terms: those with the least squares of errors, and as long as few are known, near `PRIOR`."""
+    doubt = 0.01 + 20.0 * ONE / (season.judged + ONE)
+    rows = [[0.0] * (TERMS + 1) for _ in range(TERMS)]
+    k = 0
+    for n in range(TERMS):
+        for m in range(n, TERMS):
+            rows[n][m] = rows[m][n] = float(season.moments[k])
+            k += 1
+        extra = rows[n][n] * doubt + 1.0
+        rows[n][n] += extra
+        rows[n][TERMS] = season.with_load[n] + extra * PRIOR[n]
+    for pivot, top in enumerate(rows):  # positive definite, by `extra`: no rows need to be exchanged
+        for row in rows[pivot + 1 :]:
+            factor = row[pivot] / top[pivot]
+            for column in range(pivot, TERMS + 1):
+                row[column] -= factor * top[column]
+    found = [0.0] * TERMS
+    for n in range(TERMS - 1, -1, -1):
+        value = rows[n][TERMS]
+        for m in range(n + 1, TERMS):
+            value -= rows[n][m] * found[m]
+        found[n] = value / rows[n][n]
+    return found
+
+
+def _seasonal(season: Season, bucket: int) -> tuple[int, int]:
+    """The terms of the profile: how far it is off the level, and the hour of the week off it."""
+    known = season.day[bucket % DAY]
+    if known < 0:
+        return 0, 0
+    return known - int(season.level), int(season.week[_hour(bucket)] * _trust(season, bucket))
+
+
+def _issue(season: Season, lead_s: float, confidence: float) -> None:
+    due = int(season.at + lead_s)
+    terms = [*_seasonal(season, due // BUCKET_S), *[int(off) for off in season.off]]
+    point = season.level
+    for weight, term in zip(season.weights, terms, strict=True):
+        point += weight * term
+    steps = _bounded(point)
+    bound = max(0, steps + _margin(season, due, confidence))
+    season.issued.append(Issued(due, terms, steps, bound, season.load, int(season.recent), int(season.level)))
+
+
+def _bounded(steps: float) -> int:
+    """No forecast is below nothing, or above twice what was ever counted."""
+    return int(max(0.0, min(4.0 * STEPS, steps)))
+
+
+def _margin(season: Season, due: int, confidence: float) -> int:
+    """What is added to a forecast so that it is enough as often as is asked; before errors are known, twice the usual."""
+    usual = max(1, season.usual[due // 3600 % 24])
+    wanted = sum(season.bins) * _aim(season, confidence)
+    if not wanted:
+        return 2 * usual
+    below = 0
+    for n, count in enumerate(season.bins):
+        if count and below + count >= wanted:
+            return int((FIRST_BIN + n + (wanted - below) / count) * usual / PER_ERROR)
+        below += count
+    return (FIRST_BIN + BINS) * usual // PER_ERROR
+
+
+def _aim(season: Season, confidence: float) -> float:
+    """How many of the errors so far a bound is to cover: some more than asked, while bounds have held less often than that."""
+    if not season.judged:
+        return confidence
+    return min(0.995, confidence + 2 * max(0.0, confidence - season.covered / season.judged))
+
+
+def ahead(season: Season, *, lead_s: float, confidence: float) -> Expected | None:
+    """What is expected until a lead after the last sample; None before any."""
+    if not season.unit:
+        return None
+    until = int(season.at + lead_s)
+    of_day, of_week, *others = season.weights
+    still = season.level
+    for weight, off in zip(others, season.off, strict=True):
+        still += weight * int(off)
+    last = until // BUCKET_S
+    load = bound = 0
+    for bucket in range(min(last, int(season.at // BUCKET_S) + 1), last + 1):
+        day, week = _seasonal(season, bucket)
+        steps = _bounded(still + of_day * day + of_week * week)
+        load = max(load, steps)
+        bound = max(bound, steps + _margin(season, bucket * BUCKET_S, confidence))
+    return Expected(season.at + lead_s, load * season.unit, bound * season.unit, mute(season, confidence))
+
+
+def mute(season: Season, confidence: float) -> str:
+    """Why nothing follows from what a season says; empty when something does.
+
+    A coverage of exactly what was asked is below it half of the time, by chance: it counts as too low when chance
+    does not explain it.
+    """
+    judged = season.judged / ONE
+    if judged < LEAST_JUDGED or season.bucket - season.began < LEAST_DAYS * DAY:
+        return LEARNING
+    chance = SIGMAS * math.sqrt(confidence * (1 - confidence) / judged)
+    if season.covered / season.judged < confidence - chance:
+        return OFTEN_WRONG
+    if season.missed[0] >= SKILL * min(season.missed[1:]):
+        return NO_RHYTHM
+    return ""
+
+
+def coverage(season: Season) -> float | None:
+    """The part of the forecasts whose bound held; None before any was judged."""
+    return season.covered / season.judged if season.judged else None
+
+
+def mean_error(season: Season) -> float | None:
+    """By how much forecasts were off on average, milli; None before any was judged."""
+    return season.missed[0] * ONE * season.unit / season.judged if season.judged else None

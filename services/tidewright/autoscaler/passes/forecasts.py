@@ -1,0 +1,105 @@
+"""Forecasts of an object's load: what a pass looks at, what is recorded of them, and what is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from tidewright.autoscaler.api.spec import Rules
+from tidewright.autoscaler.forecast import season
+from tidewright.autoscaler.forecast.asked import ANNOTATION, Asked, BadForecast, asked
+from tidewright.autoscaler.forecast.load import MOST_METRICS, digest
+from tidewright.autoscaler.forecast.season import LEARNING, NO_RHYTHM, OFTEN_WRONG, Expected
+from tidewright.autoscaler.state import Autoscaler, Forecast
+from tidewright.autoscaler.tell.messages import NORMAL, WARNING, Message
+from tidewright.events.base import ObjectRef
+from tidewright.events.forecasts import RecordForecast
+
+EVERY_S = 86400
+"""What is known is recorded once a day."""
+INVALID, STANDING = "InvalidForecast", "Forecast"
+"""Reasons of object events."""
+STANDINGS = {
+    LEARNING: "the forecast takes no part yet: it is learning",
+    OFTEN_WRONG: "the forecast is muted: its upper bound held less often than its confidence asks for",
+    NO_RHYTHM: "the forecast is muted: it is no better than the values of now, there is no rhythm in the load",
+    "": "the forecast takes part",
+}
+
+
+def expected(forecast: Forecast, rules: Rules, now: float) -> Sequence[Expected | None]:
+    """What the load of each metric will be; None for those that nothing, or nothing recent, is known of."""
+    return [_expected(forecast, metric.query, now) for metric in rules.metrics[:MOST_METRICS]]
+
+
+def _expected(forecast: Forecast, query: str, now: float) -> Expected | None:
+    known = forecast.seasons.get(digest(query))
+    if known is None or now - known.at > forecast.lead_s:
+        return None
+    return season.ahead(known, lead_s=forecast.lead_s, confidence=forecast.confidence)
+
+
+def wanted(scaler: Autoscaler) -> tuple[Asked | None, str]:
+    """What an object asks for, and why that cannot be read."""
+    if scaler.asks is None or scaler.rules is None or not scaler.rules.metrics:
+        return None, ""
+    try:
+        return asked(scaler.asks), ""
+    except BadForecast as error:
+        return None, f"annotation {ANNOTATION}: {error}"
+
+
+def recorded(
+    scaler: Autoscaler, target: ObjectRef, at: float, *, again: bool = False
+) -> Iterator[RecordForecast]:
+    """What is to be recorded of an object's forecast; `again`: because its fact was said again."""
+    asks, _ = wanted(scaler)
+    known = scaler.forecast
+    if asks is None:
+        if known is not None:
+            yield RecordForecast(at=at, target=target)
+        return
+    if known is None:
+        yield RecordForecast(at=at, target=target, lead_s=asks.lead_s, confidence=asks.confidence)
+        return
+    as_before = (known.lead_s, known.confidence) == (asks.lead_s, asks.confidence)
+    if again or not as_before or at - known.recorded_at >= EVERY_S:
+        seasons = _in_use(scaler, known)
+        yield RecordForecast(
+            at=at,
+            target=target,
+            lead_s=asks.lead_s,
+            confidence=asks.confidence,
+            seasons=msgspec.to_builtins(seasons if as_before else _unlearnt(seasons)),
+        )
+
+
+def _in_use(scaler: Autoscaler, known: Forecast) -> dict[str, season.Season]:
+    """What is known of the metrics that the spec still has."""
+    metrics = () if scaler.rules is None else scaler.rules.metrics[:MOST_METRICS]
+    keys = dict.fromkeys(digest(metric.query) for metric in metrics)
+    return {key: known.seasons[key] for key in keys if key in known.seasons}
+
+
+def _unlearnt(seasons: dict[str, season.Season]) -> dict[str, season.Season]:
+    """The profiles without the errors: those of another lead, or for another confidence, say nothing."""
+    copies = msgspec.convert(msgspec.to_builtins(seasons), dict[str, season.Season])
+    for copy in copies.values():
+        season.unlearn(copy)
+    return copies
+
+
+def messages(scaler: Autoscaler) -> Iterator[Message]:
+    """What is said on the object: that its annotation cannot be read, or how its forecast stands."""
+    _, problem = wanted(scaler)
+    if problem:
+        yield Message(WARNING, INVALID, problem)
+    elif scaler.forecast is not None:
+        yield Message(NORMAL, STANDING, STANDINGS[standing(scaler.forecast)])
+
+
+def standing(forecast: Forecast) -> str:
+    """Why forecasts of an object take no part; empty when those of a metric do."""
+    mutes = [season.mute(known, forecast.confidence) for known in forecast.seasons.values() if known.unit]
+    return "" if "" in mutes else mutes[0] if mutes else LEARNING
