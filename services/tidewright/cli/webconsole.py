@@ -76,6 +76,13 @@ def console(
             help="Their port; 0 takes a free one, and the log says which.", group=PROCESS, validator=ANY_PORT
         ),
     ] = 0,
+    metrics_token_file: Annotated[
+        Path | None,
+        Parameter(
+            help="Tokens that callers of /metrics bring, one a line; without it only this machine is answered.",
+            group=PROCESS,
+        ),
+    ] = None,
     log_level: Annotated[Level, Parameter(help="Least severe level that is logged.", group=PROCESS)] = "info",
     log_format: Annotated[
         LogFormat, Parameter(help="Lines for people or JSON; auto: for people on a terminal.", group=PROCESS)
@@ -90,8 +97,9 @@ def console(
         ) from None
     entrance = _entrance(listen, token_file, proxy_header, proxy_from)
     flags = ProcessFlags(
-        log_level=log_level, log_format=log_format, health_host=health_host, health_port=health_port
-    )
+        log_level=log_level, log_format=log_format, health_host=health_host, health_port=health_port,
+        metrics_token_file=metrics_token_file,
+    )  # fmt: skip
 
     async def run(process: Process) -> None:
         process.health.not_ready = "the log is not read yet"

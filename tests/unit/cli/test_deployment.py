@@ -53,10 +53,10 @@ def test_in_compose_the_actuator_knows_where_endpoints_are() -> None:
 
 
 def test_compose_runs_nothing_else_and_gives_nats_every_password() -> None:
-    assert set(COMPOSE) - set(EVERY) == {"nats", "cluster", "definitions", "install"}
+    assert set(COMPOSE) - set(EVERY) == {"nats", "cluster", "definitions", "install", "console"}
     users = {permissions.variable(user) for user in permissions.USERS}
     assert set(COMPOSE["nats"]["environment"]) == users
-    for name in ("cluster", "definitions", "install"):
+    for name in ("cluster", "definitions", "install", "console"):
         accepted(COMPOSE[name]["command"])
 
 
@@ -204,6 +204,18 @@ def test_what_the_manifests_name_is_there() -> None:
         assert paths == files, name
         mine = {e["name"]: e["value"] for e in container["env"]}
         assert mine["TIDEWRIGHT_NATS_USER"] == name
+
+
+def test_the_console_asks_as_the_reader_and_reaches_nothing_else() -> None:
+    (job,) = of("Deployment", "console/console.yaml").values()
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    accepted(container["args"])
+    assert {e["name"]: e["value"] for e in container["env"]}["TIDEWRIGHT_NATS_USER"] == permissions.READER
+    assert job["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+    text = (ROOT / "deploy" / "README.md").read_text()
+    assert "--from-literal=console=" in text
+    rest = of("NetworkPolicy", "network.yaml")["autoscaler"]["spec"]["egress"]
+    assert of("NetworkPolicy", "console/console.yaml")["console"]["spec"]["egress"] == rest
 
 
 def test_kustomize_renders_them_with_other_images() -> None:

@@ -15,7 +15,15 @@ import yaml
 
 from tidewright.actuator.allowed.bounds import Feature
 from tidewright.asking.services import SERVICES, Role, Service
-from tidewright.cli.contract import actuatorroles, natsservers, network, permissions, rbac, signedness
+from tidewright.cli.contract import (
+    actuatorroles,
+    consoles,
+    natsservers,
+    network,
+    permissions,
+    rbac,
+    signedness,
+)
 from tidewright.cli.contract.natsservers import CERTIFICATES, HARDENED, PASSWORDS, SERVERS
 
 NAMESPACE = "tidewright"
@@ -64,7 +72,16 @@ def wanted(cluster: str) -> dict[str, str]:
     on = [_roles_of(feature) for feature in Feature if feature in actuatorroles.BY_DEFAULT]
     files["kustomization.yaml"] = _text([kustomization(sorted([*documents, *on]))])
     files["signed/kustomization.yaml"] = _text([signedness.component(NAMESPACE)])
+    files["console/kustomization.yaml"] = _text([consoles.component()])
+    files["console/console.yaml"] = _text(console(place))
     return files
+
+
+def console(place: Place) -> list[Manifest]:
+    """The web console, which who wants it adds."""
+    nats = {"env": _nats_env(consoles.USER), "volume": _nats_files(consoles.USER), "mount": _NATS_MOUNT}
+    arguments = consoles.command(place.cluster, TOKENS_AT, PROBES)
+    return consoles.manifests(place.namespace, arguments, (TOKENS, TOKENS_AT), nats, PROBES)
 
 
 def _roles_of(feature: Feature) -> str:

@@ -41,6 +41,16 @@ def _egress(service: Service) -> list[Manifest] | None:
     """
     if service.role in (Role.WATCHER, Role.ACTUATOR):
         return None
+    return _to_the_log()
+
+
+def asking(namespace: str, name: str, ports: list[int]) -> Manifest:
+    """Of whoever asks the log: it reaches the log alone, and is reached on its ports."""
+    reached = [{"ports": [{"protocol": "TCP", "port": port} for port in ports]}]
+    return _policy(namespace, name, reached, _to_the_log())
+
+
+def _to_the_log() -> list[Manifest]:
     return [
         {
             "to": [{"podSelector": {"matchLabels": natsservers.LABELS}}],
