@@ -181,7 +181,7 @@ def _decided(state: State, event: Event, touched: Touched) -> Sequence[Decision]
         if state.due is None or state.due > due:
             decisions.append(SetTimer(at=event.at, key=EVALUATE, due=due))
     quiet = touched.unsoftened or (isinstance(event, Fact) and event.refresh)
-    if isinstance(event, STIRRING) and not quiet:
+    if (isinstance(event, STIRRING) or touched.kept) and not quiet:
         decisions += _look_soon(state, event.at)
     return holding.recorded(state, _addressed(state, decisions)) if decisions else decisions
 

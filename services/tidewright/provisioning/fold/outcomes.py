@@ -172,12 +172,13 @@ def _fewer_answered(
         group.deleting = {instance: at for instance, at in group.deleting.items() if instance in group.going}
         doom(state, index_of(state), group)
     if not _outstanding(state, order.group):
-        group.answered_at = event.at
+        expected, group.answered_at = group.target, event.at
         size = event.result.get("size") if isinstance(event, o.Applied) and applied else None
         if not applied or size == group.target_size:
             group.wanted = None  # nothing has changed, so that the cloud will not be heard again
         elif isinstance(size, int):
             group.wanted = size
+        touched.kept = group.target > expected
 
 
 def _rest(group: GroupState, event: _Outcome) -> None:

@@ -15,6 +15,7 @@ class Touched(msgspec.Struct):
         woken: something came that an evaluation may answer.
         plans: increases of which an order was answered, or that have lost a group.
         not_decreased: a group of which an order could not be taken back.
+        kept: a group has more nodes after an answer than it was to have: not all of an order was taken back.
         respecified: a request whose spec was changed for the first time.
         removals: nodes that go, or carry a mark of ours, about which something has changed.
         unsoftened: a soft taint could not be set: what is set with the next pass needs none.
@@ -26,6 +27,7 @@ class Touched(msgspec.Struct):
     woken: bool = False
     plans: tuple[str, ...] = ()
     not_decreased: NodeGroupId = NO_GROUP
+    kept: bool = False
     respecified: RequestKey = NO_REQUEST
     removals: list[str] = []
     unsoftened: bool = False

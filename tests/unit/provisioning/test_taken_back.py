@@ -1,0 +1,54 @@
+"""Orders that are to be taken back, and nodes that came of them all the same."""
+
+from __future__ import annotations
+
+from tests.unit.provisioning.removalworld import Removing
+from tidewright.events import outcomes as o
+from tidewright.events import provisioning as p
+from tidewright.events.base import Decision
+
+ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+QUICK = {
+    "balance-similar-node-groups": True, "scale-down-unneeded-time": "1s", "scale-down-delay-after-add": "1s",
+    "scan-interval": "1s",
+}  # fmt: skip
+
+
+class AtOnce(Removing):
+    """A cloud whose machines are nodes at once: seen they are when they are to be taken back already."""
+
+    def _act(self, decision: Decision) -> None:
+        match decision:
+            case p.IncreaseNodeGroup() if decision.target.name not in self.refuse:
+                self._inbox.append(
+                    o.Applied(at=self.now, decision=decision.id, result={"size": decision.size})
+                )
+            case p.DecreaseNodeGroup():
+                group = self.groups[decision.target.name]
+                group.target, names = decision.from_size, [f"n{i}" for i in range(decision.from_size)]
+                group.instances = [p.Instance(id=f"sim://{name}", state="running") for name in names]
+                for name in names:
+                    self.objects[name] = {
+                        "metadata": {"name": name, "uid": f"uid-{name}", "annotations": {}}, "spec": {},
+                    }  # fmt: skip
+                self._inbox += [self._group_fact(decision.target.name), *map(self.fact_of, names)]
+                self._inbox.append(
+                    o.Applied(at=self.now, decision=decision.id, found=True, result={"size": group.target})
+                )
+            case _:
+                super()._act(decision)
+
+
+def test_nodes_that_came_while_they_were_taken_back_go_though_nothing_more_is_heard_of_them() -> None:
+    """Between the decision and its answer their group was to have none: no pass of scale-down looked forward to them."""
+    cluster = AtOnce(dict(QUICK))
+    for name in ("a", "b"):
+        cluster.add_group(name, cpu=4000, maximum=2)
+    cluster.refuse["b"] = "Forbidden"
+    cluster.template("worker", "3")
+    cluster.request("train", ATOMIC, [("worker", 4)])
+    cluster.settle()
+    assert [(d.target.name, d.size) for d in cluster.of(p.DecreaseNodeGroup)] == [("a", 0)]
+    cluster.advance(30.0)
+    assert sorted(cluster.deleted) == ["n0", "n1"]
+    assert cluster.groups["a"].target == 0
