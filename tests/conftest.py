@@ -21,6 +21,9 @@ from tidewright.log.install import Plan, install_log
 
 # Every service that a test starts would compile everything anew: half of the processor time that its start takes.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# This process serves gRPC in threads and forks: gRPC's own handlers of forks crash one child in eight before it is another program.
+# It reads this when it is imported.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 # Stacks that tests start are found by nobody else, nor those of whoever runs the tests by them.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="tidewright-state-")
 atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
