@@ -24,6 +24,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # This process serves gRPC in threads and forks: gRPC's own handlers of forks crash one child in eight before it is another program.
 # It reads this when it is imported.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+# Nor does anything here trust what this machine trusts, or calculate in several threads: reading its certificates and starting
+# threads would be 50 ms of the start of each of some 500 processes.
+os.environ |= {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull, "OPENBLAS_NUM_THREADS": "1"}
 # Stacks that tests start are found by nobody else, nor those of whoever runs the tests by them.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="tidewright-state-")
 atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)

@@ -2,6 +2,7 @@
 
 Shell:
     client       `Kube`: authenticated requests and watch streams as raw bytes
+    library      what is used of kubernetes_asyncio
     listwatch    one kind as an endless stream
     discovery    group and kind to path
     clusterid    which cluster it is

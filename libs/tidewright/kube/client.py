@@ -20,6 +20,7 @@ import aiohttp
 import msgspec
 
 from tidewright.kube.errors import TIMEOUT, UNREACHABLE, KubeError, error_of
+from tidewright.kube.library import library
 from tidewright.log.redaction import redacted
 
 KUBECONFIG: Final = "KUBECONFIG"
@@ -288,13 +289,10 @@ class Authentication:
         Raises:
             KubeError: reason `Configuration`; the message names the file or what is missing.
         """
-        # Imported here: it brings hundreds of model classes, and `tidewright --help` needs none.
-        from kubernetes_asyncio import config
-        from kubernetes_asyncio.client import Configuration
-
+        config = library().config
         # What is wrong is in the error; said by a logger that nobody has set up it would stand there twice.
         logging.getLogger("kubernetes_asyncio").addHandler(logging.NullHandler())
-        configuration = Configuration()
+        configuration = library().configuration()
         where = "the pod's service account"
         if not in_cluster:
             where = f"kubeconfig {kubeconfig or os.environ.get(KUBECONFIG) or DEFAULT}"
@@ -307,7 +305,7 @@ class Authentication:
                 raise KubeError(0, "Configuration", f"{where}: {known}")
         try:
             if in_cluster:
-                config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # not annotated there
+                config.load_incluster_config(client_configuration=configuration)
                 return cls(configuration)
             loader = await config.load_kube_config(
                 config_file=str(kubeconfig) if kubeconfig else None,
@@ -323,10 +321,8 @@ class Authentication:
 
     def session(self) -> aiohttp.ClientSession:
         """kubernetes_asyncio's own session: its TLS context, proxies and connection pool."""
-        from kubernetes_asyncio.client.rest import RESTClientObject
-
         try:
-            session: aiohttp.ClientSession = RESTClientObject(self.configuration).pool_manager
+            session: aiohttp.ClientSession = library().rest(self.configuration).pool_manager
         except (OSError, ValueError) as error:
             raise KubeError(
                 0, "Configuration", f"certificates of {self.configuration.host}: {error}"

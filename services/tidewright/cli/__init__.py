@@ -5,7 +5,7 @@ commands     the table of subcommands: names, groups, help and examples
 
 up           `up`: stack (everything, in stages), supervisor (restarts, an end that leaves nothing behind),
              process (a child that cannot outlive us), console (its lines), datafolder (where it is kept)
-run          `run SERVICE`; endpoint has those that the API server calls
+run          `run SERVICE`; endpoint has those that the API server calls, starting what no service needs of libraries
 demo/        `demo`, and
 sim/         `sim`, the embedded cluster: they come with the extra `embedded`, which `embedded` asks for
 get, events, explain, series, state, verify, diff, exports     questions (`tidewright.asking`) as commands;

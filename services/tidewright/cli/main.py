@@ -6,6 +6,7 @@ has an environment twin: `--nats` is `TIDEWRIGHT_NATS`.
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
@@ -22,6 +23,8 @@ from tidewright.cli.commands import BY_NAME, COMMANDS, OTHER, RUNNING
 from tidewright.events.version import __version__
 from tidewright.log.redaction import redacted
 
+GARBAGE = 50_000
+"""New objects after which a command looks for garbage among them."""
 _PASSWORD = re.compile(r"\b([A-Za-z][A-Za-z0-9+.-]*)://[^/\s@:]*:(?!\d+(?:/|$))\S+@")
 """A URL with a password, which may have a slash in it; but no port before a path."""
 _OF_NATS = ("--nats", "--archive-nats")
@@ -120,6 +123,9 @@ def _unknown(error: UnknownCommandError) -> str:
 
 def main() -> None:
     """The console script."""
+    # A process begins with some hundred thousand objects, none of which is garbage. A service has the threshold as it was
+    # from then on.
+    gc.set_threshold(GARBAGE)
     sys.exit(run())
 
 

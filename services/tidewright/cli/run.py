@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Group, Parameter
 
+import tidewright.cli.starting  # noqa: F401  # before anything that logs
 from tidewright.asking.errors import BadInput, CommandError, translated
 from tidewright.asking.options import LogOptions
 from tidewright.asking.services import BY_NAME, SERVICES, Role, Service, load

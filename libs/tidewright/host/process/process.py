@@ -7,6 +7,7 @@ has `STOP_WITHIN_S` to hand over what it has; a dependency that is away meanwhil
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -28,6 +29,8 @@ from tidewright.log.redaction import redact_line
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_UNAVAILABLE = 0, 1, 2, 69
 
+GARBAGE = (700, 10, 10)
+"""Thresholds of a service's looks for garbage: Python's own."""
 STOP_WITHIN_S = 6.0
 """How long a service that was told to stop may go on, wall seconds: what is not handed over by then is on the log as
 far as it matters, and decided again by whoever comes next."""
@@ -99,6 +102,9 @@ def configure_logs(level: str, log_format: str, **bound: str) -> None:
 def run(options: ProcessOptions, main: Callable[[Process], Awaitable[None]]) -> int:
     """Run a service until it ends or is told to (SIGTERM, SIGINT), and return the exit code."""
     configure_logs(options.log_level, options.log_format, service=options.service)
+    # What is imported stays, so that no look for garbage need go through it; and each look is short, as by default.
+    gc.freeze()
+    gc.set_threshold(*GARBAGE)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_run(options, main))
 
