@@ -189,6 +189,13 @@ class WorkloadObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.workload
         template_labels: labels of the pod template.
         paused: a Deployment's `spec.paused`.
         template: digest of its pod template; the template itself is said once, before.
+        template_annotations: those of the template by which its pods ask for room in another way, or later.
+        max_surge: how many pods more than wanted a Deployment may have while it rolls out: `1`, or `25%`.
+        ordered: a StatefulSet makes the next pod when the one before it is ready.
+        suspended: a Job makes no pods now, or another cluster does.
+        completions, succeeded: of a Job, pods that are to succeed (None: any one of them ends it), and that have.
+        ended: a Job is complete, or has failed.
+        refused: why its controller cannot make its pods (condition `ReplicaFailure`).
     """
 
     api_version: str
@@ -208,6 +215,14 @@ class WorkloadObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.workload
     deleting_at: float | None = None
     paused: bool = False
     template: str = ""
+    template_annotations: dict[str, str] = {}
+    max_surge: str = ""
+    ordered: bool = False
+    suspended: bool = False
+    completions: int | None = None
+    succeeded: int = 0
+    ended: bool = False
+    refused: str = ""
 
 
 class WorkloadGone(ObjectFact, frozen=True, kw_only=True, tag="fact.workload-gone.v1"):

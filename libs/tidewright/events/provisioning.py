@@ -404,6 +404,22 @@ class NodeLoad(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pods: dict[str, int] = {}
 
 
+class ExpectedPods(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Pods of a workload that a plan is for and that wait for nothing yet: most of them are not there.
+
+    Attributes:
+        workload: at the top of their owners, as `Kind/namespace/name`.
+        uid: its uid.
+        pods: how many.
+        decision: id of the decision to scale it that says so; empty where the workload itself does.
+    """
+
+    workload: str
+    uid: str
+    pods: int
+    decision: str = ""
+
+
 class PlanScaleUp(Decision, frozen=True, kw_only=True, tag="decision.plan-scale-up.v1"):
     """One decision to grow: which groups, by how much, for whom; its effects follow with its name.
 
@@ -417,6 +433,7 @@ class PlanScaleUp(Decision, frozen=True, kw_only=True, tag="decision.plan-scale-
         loads: what the new nodes will hold, so that those pods cause no further increase.
         parallel: all groups are ordered at once.
         buffers: CapacityBuffers whose chunks the plan places, as `namespace/name`, with how many.
+        expected: workloads that are about to make pods which the plan places.
     """
 
     plan: str
@@ -430,6 +447,7 @@ class PlanScaleUp(Decision, frozen=True, kw_only=True, tag="decision.plan-scale-
     all_or_nothing: bool = False
     parallel: bool = False
     buffers: tuple[tuple[str, int], ...] = ()
+    expected: tuple[ExpectedPods, ...] = ()
 
 
 class DeclineScaleUp(Decision, frozen=True, kw_only=True, tag="decision.decline-scale-up.v1"):

@@ -89,7 +89,7 @@ SERVICES: tuple[Service, ...] = (
             "persistentvolumeclaim persistentvolume storageclass csinode csidriver csistoragecapacity "
             "resourceclaim resourceclaimtemplate resourceslice deviceclass devicetaintrule incumbent "
             "poddisruptionbudget replicationcontroller replicaset statefulset job "
-            "capacitybuffer limitrange priorityclass deployment"
+            "capacitybuffer limitrange priorityclass deployment cloneset customworkload template"
         ),
         writes=_words(
             "accept-request attempt-request book-capacity release-capacity plan-scale-up decline-scale-up close-scale-up "

@@ -50,6 +50,7 @@ from tidewright.provisioning.evaluate import Evaluation, room_of
 from tidewright.provisioning.fold.common import EVALUATE, SCAN
 from tidewright.provisioning.fold.evolve import evolve
 from tidewright.provisioning.fold.touched import Touched
+from tidewright.provisioning.foresight import shares
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.pending.burst import goes_on_until
 from tidewright.provisioning.scaledown.removal import words
@@ -109,6 +110,9 @@ KINDS = frozenset(
         "replicaset",
         "statefulset",
         "job",
+        "cloneset",
+        "customworkload",
+        "template",
     )
 )
 BEFORE_TAINT_RULES = InputSet(
@@ -138,6 +142,8 @@ STIRRING = (
     Failed,
 )
 """After these a pass of scale-down may find something else than the last one."""
+TOGETHER_S = 0.01
+"""For so long workloads that grow together are waited for: how many pods come is known already."""
 PARTS = Parts(
     durations="cluster_autoscaler_function_duration_seconds",
     activity="cluster_autoscaler_last_activity",
@@ -176,8 +182,10 @@ def _decided(state: State, event: Event, touched: Touched) -> Sequence[Decision]
             decisions += cancelled(state, index, request_key(event.namespace, event.name))
     if touched.removals:
         decisions += _removals(state, touched)
-    if touched.woken:
-        due = state.now + index.settings.quiet_s
+    grows = touched.workloads and shares.stirred(state, index, state.now)
+    if touched.woken or grows:
+        quiet_s = index.settings.quiet_s
+        due = state.now + (min(TOGETHER_S, quiet_s) if grows else quiet_s)
         if state.due is None or state.due > due:
             decisions.append(SetTimer(at=event.at, key=EVALUATE, due=due))
     quiet = touched.unsoftened or (isinstance(event, Fact) and event.refresh)
@@ -233,8 +241,12 @@ def _waiting(found: Found) -> Mapping[str, float]:
 
 
 def _evaluated(state: State, event: TimerFired) -> Sequence[Decision]:
-    """An evaluation of the whole cluster, or the timer set again while a burst goes on."""
-    due = goes_on_until(state, index_of(state), event.at)
+    """An evaluation of the whole cluster, or the timer set again while a burst goes on.
+
+    Pods that are expected are in its orders already: nobody has to wait for them to be there.
+    """
+    index = index_of(state)
+    due = None if shares.waited_for(state, index, event.at) else goes_on_until(state, index, event.at)
     if due is not None:
         return [SetTimer(at=event.at, key=EVALUATE, due=due)]
     with PARTS.measure(parts.MAIN):

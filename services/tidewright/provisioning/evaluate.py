@@ -30,7 +30,10 @@ from tidewright.provisioning.buffers.work import BufferWork
 from tidewright.provisioning.cluster import status_map
 from tidewright.provisioning.cluster.upkeep import idle_decisions, promised, upkeep
 from tidewright.provisioning.cluster.view import View, look
-from tidewright.provisioning.fold.common import EVALUATE
+from tidewright.provisioning.fold.common import EVALUATE, EXPECTED_LIMITED
+from tidewright.provisioning.foresight import room as coming_room
+from tidewright.provisioning.foresight import shares
+from tidewright.provisioning.foresight.room import Covering
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.claims import has_claims
 from tidewright.provisioning.index.index import Index
@@ -87,6 +90,8 @@ class Evaluation:
         self.orders = Orders(state, self.now, self.index.settings.dry_run)
         self.dues: list[float] = []
         self.starting: dict[int, str] = {}
+        self.covering: Covering = {}
+        self.expecting = shares.expected(state, self.index, self.now)
 
     def run(self) -> list[Decision]:
         settings = self.index.settings
@@ -104,7 +109,13 @@ class Evaluation:
             )
         pending_pods = pending(self.state, self.index, self.now)
         self.decisions += pending_pods.told
-        self.dues += pending_pods.dues
+        self.dues += pending_pods.dues + self.expecting.dues
+        self.decisions += coming_room.not_come(self.state, self.index, self.now)
+        if self.expecting.cut:
+            limit = f"pod-injection-limit is {settings.foresight_limit}"
+            self._standing(
+                EXPECTED_LIMITED, f"{self.expecting.cut} pods that are about to come are left out: {limit}"
+            )
         waiting = pending_pods.pods
         work = RequestWork(self.state, self.index, self.now, settings, binding=self.binding)
         self.decisions += promises.nodes_settled(work, closings)
@@ -128,6 +139,7 @@ class Evaluation:
             with self.part(parts.SCALE_UP):
                 self.decisions += growth.grow_on(work, short, world, self.orders)
                 self.decisions += turns.attempts(work, world, self.orders)
+                self._expect(world.grid, pool)
                 one = self._as_one(world, pool, waiting, chunks, fillings)
                 if one is None:
                     self._scale_up(world, pool, waiting)
@@ -166,6 +178,7 @@ class Evaluation:
         work = RequestWork(state, index, self.now, index.settings, binding=False)
         world = self._world()
         self._fill(work, world.grid, waiting.pods)
+        coming_room.place(self.expecting.shares, world.grid, self.covering)
         room.gather(state, index, world.grid)
         rows = promised(world.grid, index.grid)
         names = (view.name for row, view in enumerate(world.grid.views) if view is not None and row in rows)
@@ -269,6 +282,7 @@ class Evaluation:
                 grid.remove_node(starting)
             names = upcoming(name, view.upcoming)
             rows = grid.add_copies(template.view, names)
+            by_row = dict(zip(rows, names, strict=True))
             for row in rows:
                 for item in template.residents:
                     grid.put(item.shape, row, item.count)
@@ -286,7 +300,16 @@ class Evaluation:
                     for digest, pods in sorted(load.pods.items()):
                         for demand in (pool, booked):
                             pods -= _move(grid, demand, digest, row, pods)
+                        if pods:
+                            self.covering.setdefault(by_row[row], {})[digest] = pods
                 position += load.nodes
+
+    def _expect(self, grid: Grid, pool: dict[str, Demand]) -> None:
+        """Room for pods that are about to come, behind all that wait: where requests have left some for those, too."""
+        if self.expecting.shares:
+            if any(isinstance(decision, PlanScaleUp) for decision in self.decisions):
+                _place(grid, pool)
+            coming_room.place(self.expecting.shares, grid, self.covering)
 
     # --- Scale-up ---
 
@@ -306,7 +329,8 @@ class Evaluation:
             return None
         if any(isinstance(decision, PlanScaleUp) for decision in self.decisions):
             _place(world.grid, pool)  # where requests leave room on the nodes that are ordered for them
-        pods = [Item(d.shape, d.count) for d in _in_order(pool.values()) if d.count]
+        real = [Item(d.shape, d.count) for d in _in_order(pool.values()) if d.count]
+        pods = _with(real, coming_room.asked(self.expecting.shares))
         if not chunks.wanted or not pods:
             return None
         trial = msgspec.structs.replace(world, grid=world.grid.fork())
@@ -320,49 +344,75 @@ class Evaluation:
         if not plan.targets or any(plan.awaiting(n) for n in left):
             return None
         of_pods, of_chunks = _parted(items, pods, plan)
+        of_real, of_coming = _parted(pods, real, of_pods)
+        helped = coming_room.helped(self.expecting.shares, of_coming)
         why = [
-            because("PodsPending", pods=sum(item.count for item in pods), shapes=len(pods)),
+            *_pending(real),
+            *coming_room.why(helped),
             room.why_ordered(room.asked(chunks, placed, keys), keys),
         ]
-        shares = room.share(chunks, placed, keys, of_chunks)
-        names = _names(waiting, pods, of_pods)
+        filled = room.share(chunks, placed, keys, of_chunks)
+        names = _names(waiting, real, of_real)
         made = ordered_plan(self.orders, plan, trial, pods=[key for keys in names for key in keys], why=why)
-        self.decisions += [room.for_buffers(decision, shares) for decision in made]
+        made = coming_room.for_expected(made, helped)
+        self.decisions += [room.for_buffers(decision, filled) for decision in made]
         self._tell_triggered(plan, names)
         world.grid = trial.grid
         enact(world, plan, {item.shape.digest: item.shape for item in items})
-        self._decline(of_pods, pods, waiting, "")
+        self._decline(of_real, real, waiting, "")
         digests = [item.shape.digest for item in items]
-        self.decisions += room.said(chunks, placed, plan, digests, placed=shares)
+        self.decisions += room.said(chunks, placed, plan, digests, placed=filled)
         return placed
 
     def _scale_up(self, world: World, pool: dict[str, Demand], waiting: Sequence[tuple[PodKey, Pod]]) -> None:
-        items = [Item(d.shape, d.count) for d in _in_order(pool.values()) if d.count]
-        if not items:
+        """One plan for pods that wait, and for those that are about to come; where limits leave some that wait over, they come first."""
+        real = [Item(d.shape, d.count) for d in _in_order(pool.values()) if d.count]
+        coming = coming_room.asked(self.expecting.shares)
+        if self._ordered(world, real, coming, waiting) or not real or not coming:
             return
+        self._ordered(world, real, [], waiting)
+        coming_room.place(self.expecting.shares, world.grid, {})
+        self._ordered(world, [], coming_room.asked(self.expecting.shares), waiting)
+
+    def _ordered(
+        self,
+        world: World,
+        real: Sequence[Item],
+        coming: Sequence[Item],
+        waiting: Sequence[tuple[PodKey, Pod]],
+    ) -> bool:
+        """Nodes for pods that wait (`real`) and that are about to come. False, and nothing done: not for all that wait."""
+        items = _with(real, coming)
+        if not items:
+            return True
         plan = plan_all(items, world, redistribute=self.index.settings.hold)
+        of_real, of_coming = _parted(items, real, plan)
+        if coming and any(item.count > n for item, n in zip(real, of_real.placed, strict=True)):
+            return False
+        self._limited(plan, world, real)
+        helped = coming_room.helped(self.expecting.shares, of_coming)
+        names = _names(waiting, real, of_real)
+        if plan.targets:
+            pods = [key for keys in names for key in keys]
+            why = [*_pending(real), *coming_room.why(helped)]
+            made = ordered_plan(self.orders, plan, world, pods=pods, why=why)
+            self.decisions += coming_room.for_expected(made, helped)
+            self._tell_triggered(plan, names)
+            enact(world, plan, {item.shape.digest: item.shape for item in items})
+        self._decline(of_real, real, waiting, MAX_NODES_TOTAL if self._full(plan, world) else "")
+        return True
+
+    def _full(self, plan: Plan, world: World) -> bool:
+        return 0 < self.index.settings.max_nodes_total <= world.current_nodes and not plan.targets
+
+    def _limited(self, plan: Plan, world: World, real: Sequence[Item]) -> None:
+        """What there is to say about limits, and priorities of groups, to pods that wait."""
         for reason in dict.fromkeys(note.reason for note in plan.notes):
             message = "; ".join(note.sentence for note in plan.notes if note.reason == reason)
             self._standing(reason, message)
         most = self.index.settings.max_nodes_total
-        full = 0 < most <= world.current_nodes and not plan.targets
-        if full or plan.event:
+        if real and (self._full(plan, world) or plan.event):
             self._standing("MaxNodesTotalReached", f"{MAX_NODES_TOTAL}: {world.current_nodes} of {most}")
-        names = _names(waiting, items, plan)
-        if plan.targets:
-            why: list[Because] = [
-                because("PodsPending", pods=sum(item.count for item in items), shapes=len(items))
-            ]
-            self.decisions += ordered_plan(
-                self.orders,
-                plan,
-                world,
-                pods=[key for keys in names for key in keys],
-                why=why,
-            )
-            self._tell_triggered(plan, names)
-            enact(world, plan, {item.shape.digest: item.shape for item in items})
-        self._decline(plan, items, waiting, MAX_NODES_TOTAL if full else "")
 
     def _tell_triggered(self, plan: Plan, names: Sequence[Sequence[PodKey]]) -> None:
         message = triggered_message(plan.targets)
@@ -442,7 +492,8 @@ class Evaluation:
 def room_of(state: State, seed: str) -> Room:
     """Where what is not there yet finds room, as scale-down asks for it."""
     index = index_of(state)
-    if index.waiting or index.nominated or state.requests or state.held or room.shapes_of(state):
+    comes = shares.expected(state, index, state.now).shares
+    if index.waiting or index.nominated or state.requests or state.held or room.shapes_of(state) or comes:
         return Evaluation(state, seed, binding=False).room()
     settle(state, index, ())
     return Room(index.grid)
@@ -545,6 +596,16 @@ def _parted(items: Sequence[Item], pods: Sequence[Item], plan: Plan) -> tuple[Pl
         for number, (item, n) in enumerate(zip(items, plan.placed, strict=True))
     }
     return msgspec.structs.replace(plan, placed=mine), rest
+
+
+def _with(real: Iterable[Item], coming: Iterable[Item]) -> list[Item]:
+    """Pods that wait, and behind them those that are about to come, by shape."""
+    return merged((item.shape, item.count) for item in (*real, *coming))
+
+
+def _pending(items: Sequence[Item]) -> list[Because]:
+    pods = sum(item.count for item in items)
+    return [because("PodsPending", pods=pods, shapes=len(items))] if items else []
 
 
 def _names(waiting: Sequence[tuple[PodKey, Pod]], items: Sequence[Item], plan: Plan) -> list[list[PodKey]]:

@@ -19,6 +19,8 @@ from tidewright.provisioning.differences import DIFFERENCES, OF_BUFFERS
 from tidewright.provisioning.group_ids import NodeGroupId
 
 GIB = 1024**3
+OFF, WORKLOADS, DECISIONS = FORESIGHT = ("off", "workloads", "decisions")
+"""By what pods are expected that are not there yet: nothing, what workloads want, decisions to scale them too."""
 
 
 class MachineType(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +76,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         consumer_orphan_s: after this long a consumer of a missing request is an ordinary pod; 0: never.
         placeholders: in the profile `hold`, pods that do nothing hold booked room against other pods.
         placeholder_limit: at most so many of them per request.
+        foresight: by what pods are expected that are not there yet; `decisions` where the profile is `hold`.
+        proactive: the reference's way to say `workloads`.
+        foresight_limit: at most so many pods are expected.
         buffers: room is kept for CapacityBuffers.
         buffer_controller: their status is worked out here, and not by somebody else.
         buffer_dry_run: admission is asked what their pods are like.
@@ -205,6 +210,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     placeholder_image: str = "registry.k8s.io/pause:3.10"
     placeholder_priority_class: str = ""
     placeholder_limit: int = 1000
+    foresight: str = OFF
+    proactive: bool = False
+    foresight_limit: int = 5000
     buffers: bool = True
     buffer_controller: bool = True
     buffer_dry_run: bool = True
@@ -294,6 +302,8 @@ _NAMES: dict[str, str] = {
     "placeholder-image": "placeholder_image",
     "placeholder-priority-class": "placeholder_priority_class",
     "placeholder-limit": "placeholder_limit",
+    "enable-proactive-scaleup": "proactive",
+    "pod-injection-limit": "foresight_limit",
     "capacity-buffer-pod-injection-enabled": "buffers",
     "capacity-buffer-controller-enabled": "buffer_controller",
     "capacity-buffer-pod-dry-run-enabled": "buffer_dry_run",
@@ -316,13 +326,14 @@ _NOT_NEGATIVE = frozenset(
         "unneeded_s", "unready_s", "scale_down_delay_after_add_s", "scale_down_delay_after_delete_s",
         "scale_down_delay_after_failure_s", "recheck_s", "max_parallelism", "max_drains", "system_timeout_s",
         "min_replicas", "max_graceful_s", "soft_taints", "eviction_s", "after_taint_s", "delay_deletion_s", "batch_s",
+        "foresight_limit",
     }
 )  # fmt: skip
 WITHOUT_MEANING: dict[str, tuple[str, ...]] = {
     "here it is decided by events, exactly, and the host of services sees to the rest": (
         "frequent-loops-enabled", "estimator", "fastpath-binpacking-enabled",
         "max-nodegroup-binpacking-duration", "max-binpacking-time", "salvo-scale-up", "salvo-scale-up-budget",
-        "scaleup-simulation-for-skipped-node-groups-enabled", "predicate-parallelism", "pod-injection-limit",
+        "scaleup-simulation-for-skipped-node-groups-enabled", "predicate-parallelism",
         "provisioning-request-max-backoff-cache-size", "enable-graceful-degradation",
         "pending-pods-batching-timeout", "max-inactivity", "max-failing-time", "max-startup-time",
         "capacity-quotas-enabled",
@@ -384,6 +395,12 @@ def _ways(value: Any) -> tuple[str, ...]:
     return numbers
 
 
+def _foresight(value: Any) -> str:
+    if value is False or value not in FORESIGHT:
+        raise ValueError(f"expected one of {', '.join(FORESIGHT)}")
+    return str(value)
+
+
 def _priorities(value: Any) -> tuple[DrainPriority, ...]:
     """Text `priority:seconds,...`."""
     levels = [part.split(":") for part in _listed(value)]
@@ -396,6 +413,7 @@ def _priorities(value: Any) -> tuple[DrainPriority, ...]:
 
 
 _TEXTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "foresight": ("foresight", _foresight),
     "as-reference": ("as_reference", _ways),
     "drain-priority-config": ("drain_priorities", _priorities),
     "consolidation": ("consolidation", modes.read_modes),
@@ -443,6 +461,9 @@ def read(data: Mapping[str, Any]) -> tuple[Settings, tuple[str, ...]]:
     if values.get("profile") == "hold":
         values.setdefault("template_grace_s", 30.0)
         values.setdefault("expander", (LEAST_COST,))
+        values.setdefault("foresight", DECISIONS)
+    if values.get("proactive"):
+        values.setdefault("foresight", WORKLOADS)
     return Settings(**values), (*warnings, *_idle(data))
 
 

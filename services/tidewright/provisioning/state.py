@@ -19,6 +19,7 @@ from tidewright.kube.taints import taints_of
 from tidewright.provisioning.buffers.kept import Buffer, HeldChunk, TemplateMeta
 from tidewright.provisioning.cluster.backoff import Entry
 from tidewright.provisioning.cluster.limits import Learnt
+from tidewright.provisioning.foresight.kept import Foreseen, Form, Workload
 from tidewright.provisioning.group_ids import NO_GROUP, NodeGroupId
 from tidewright.provisioning.pending.helped import of_daemon_set
 from tidewright.provisioning.requests.conditions import Condition
@@ -58,6 +59,7 @@ class Controller(msgspec.Struct, frozen=True, omit_defaults=True):
     kind: str
     name: str
     api_version: str = ""
+    uid: str = ""
 
 
 class Pod(msgspec.Struct, gc=False):
@@ -413,6 +415,10 @@ class State(msgspec.Struct, dict=True):
         stuck: those of them where it was refused.
         replicas: workload (`owner_key`) to the number of pods that it wants, of kinds that rules about
             removing pods know.
+        workloads: what makes pods, by `owner_key`.
+        forms: digest of their templates to what is kept of them.
+        came_s: kind of workload to how long it has taken its pods to come, of late.
+        foreseen: workload to what was ordered for pods of it before they were there.
         template_meta: of the PodTemplates in `templates` what buffers ask for, where it was told.
         held: placeholders by name, from the decision to make them until they are gone.
         held_chunks: the same for those that hold a chunk of a buffer.
@@ -455,6 +461,10 @@ class State(msgspec.Struct, dict=True):
     stuck: dict[str, Stuck] = {}
     budgets: dict[ObjectKey, Budget] = {}
     replicas: dict[str, int] = {}
+    workloads: dict[str, Workload] = {}
+    forms: dict[str, Form] = {}
+    came_s: dict[str, float] = {}
+    foreseen: dict[str, Foreseen] = {}
     objects: dict[str, dict[str, JsonObject]] = {}
     executions: dict[str, Execution] = {}
     orders: dict[str, Order] = {}
@@ -529,7 +539,7 @@ def _leaving(fact: Any, controller: Any) -> dict[str, Any]:
     """
     if fact.removal is None:
         return {}
-    by = controller and Controller(controller.kind, controller.name, controller.api_version)
+    by = controller and Controller(controller.kind, controller.name, controller.api_version, controller.uid)
     return {
         "removal": _shared(fact.removal),
         "controller": by and _shared(by),

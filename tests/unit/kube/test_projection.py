@@ -284,7 +284,61 @@ def test_a_deployment_is_its_scale_and_more() -> None:
         revision="3",
         template_labels={"a": "1"},
         annotations={"owner": "team"},
+        max_surge="25%",
     )
+
+
+def project(kind: str, spec: dict[str, Any], status: dict[str, Any] | None = None) -> WorkloadObserved:
+    body = {"metadata": {"name": "w", "namespace": "shop"}, "spec": spec, "status": status or {}}
+    fact = kinds.BY_NAME[kind].project(raw(body)).fact
+    assert isinstance(fact, WorkloadObserved)
+    return fact
+
+
+@pytest.mark.parametrize(
+    ("strategy", "surge"),
+    [
+        (None, "25%"),
+        ({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 3}}, "3"),
+        ({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "10%"}}, "10%"),
+        ({"type": "Recreate"}, ""),
+    ],
+)
+def test_a_deployment_says_how_many_more_pods_it_may_have_while_it_rolls_out(
+    strategy: dict[str, Any] | None, surge: str
+) -> None:
+    assert project("deployment", {} if strategy is None else {"strategy": strategy}).max_surge == surge
+
+
+def test_a_stateful_set_says_whether_its_pods_come_one_by_one() -> None:
+    assert project("statefulset", {}).ordered
+    assert not project("statefulset", {"podManagementPolicy": "Parallel"}).ordered
+    assert not project("replicaset", {}).ordered
+
+
+def test_a_job_says_how_far_it_has_come_and_whether_it_goes_on() -> None:
+    job = project("job", {"parallelism": 4, "completions": 9, "suspend": True}, {"succeeded": 3})
+    assert (job.replicas, job.completions, job.succeeded, job.suspended, job.ended) == (4, 9, 3, True, False)
+    assert project("job", {"managedBy": "kueue.x-k8s.io/multikueue"}).suspended
+    assert not project("job", {"managedBy": "kubernetes.io/job-controller"}).suspended
+    assert project("job", {}, {"conditions": [{"type": "Complete", "status": "True"}]}).ended
+    assert not project("job", {}, {"conditions": [{"type": "Suspended", "status": "True"}]}).ended
+
+
+def test_a_workload_says_why_its_pods_cannot_be_made_and_how_they_ask_for_room() -> None:
+    failure = {
+        "type": "ReplicaFailure",
+        "status": "True",
+        "reason": "FailedCreate",
+        "message": "exceeded quota",
+    }
+    notes = {"autoscaling.x-k8s.io/consume-provisioning-request": "r", "other": "x"}
+    found = project(
+        "replicaset", {"template": {"metadata": {"annotations": notes}}}, {"conditions": [failure]}
+    )
+    assert found.refused == "exceeded quota"
+    assert found.template_annotations == {"autoscaling.x-k8s.io/consume-provisioning-request": "r"}
+    assert project("replicaset", {}, {"conditions": [{**failure, "status": "False"}]}).refused == ""
 
 
 def test_replicas_not_given_are_one_and_zero_is_zero() -> None:

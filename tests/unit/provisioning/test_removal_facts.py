@@ -35,7 +35,7 @@ def pod(name: str, removal: f.Removal | None = None) -> f.PodObserved:
 def test_of_a_pod_is_known_what_rules_ask_for() -> None:
     known = folded(pod("a", f.Removal(grace_s=5))).pods[pod_key("shop", "a")]
     assert known.removal == f.Removal(grace_s=5)
-    assert known.controller == Controller("ReplicaSet", "web", "apps/v1")
+    assert known.controller == Controller("ReplicaSet", "web", "apps/v1", WEB.uid)
     assert known.deleting_at == 5.0
     assert known.annotations == {"karpenter.sh/do-not-disrupt": "true"}
 

@@ -42,6 +42,10 @@ NEW = {
     "paused",
     "scan",
     "lately",
+    "workloads",
+    "forms",
+    "came_s",
+    "foreseen",
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.unit.provisioning.workloads import Workloads
 from tests.unit.settings.scaledown import TRIED_SCALE_DOWN
 from tests.unit.settings.trying import ABSENT, Setting, matters, unknown
 from tests.vectors.capacity_buffers import Buffers, priority_class
@@ -77,6 +78,16 @@ def asks_for_its_room(cluster: Cluster) -> None:
 def with_classes(cluster: Cluster) -> None:
     for name in ("tidewright-buffer", "low"):
         cluster.tell(priority_class(cluster.now, name))
+
+
+def foreseen(config: JsonObject) -> list[Decision]:
+    """A Deployment that grows to four pods, none of which is there."""
+    cluster = Workloads(config)
+    cluster.add_group("g")
+    cluster.deployment("web", 4, template=cluster.form())
+    cluster.settle()
+    assert cluster.object_events("ConfigurationIgnored") == []
+    return cluster.said
 
 
 CHUNKS = {"podTemplateRef": {"name": "t"}, "replicas": 4}
@@ -392,6 +403,9 @@ TRIED_SETTINGS: dict[str, Setting] = {
     "startup-taint": Setting(scene(tainted), (ABSENT, "booting"), INCREASE),
     "ignore-taint": Setting(scene(tainted), (ABSENT, "booting"), INCREASE),
     "status-taint": Setting(scene(tainted), (ABSENT, "booting"), INCREASE),
+    "foresight": Setting(foreseen, (ABSENT, "workloads"), INCREASE),
+    "enable-proactive-scaleup": Setting(foreseen, (ABSENT, True), INCREASE),
+    "pod-injection-limit": Setting(foreseen, (ABSENT, 2), INCREASE, {"foresight": "workloads"}),
     "quiet-window": Setting(scene(trickling), (ABSENT, "1s"), INCREASE),
     "burst-window": Setting(scene(trickling), (ABSENT, "4s"), INCREASE, {"quiet-window": "1s"}),
     "dry-run": Setting(scene(five_pods), (ABSENT, True), INCREASE),

@@ -27,11 +27,28 @@ from tidewright.kube.times import seconds_if_set
 
 class _TemplateMeta(msgspec.Struct):
     labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
 
 
 class _Template(msgspec.Struct):
     metadata: _TemplateMeta | None = None
     spec: msgspec.Raw = NULL
+
+
+class _RollingUpdate(msgspec.Struct):
+    maxSurge: int | str | None = None  # noqa: N815
+
+
+class _Strategy(msgspec.Struct):
+    type: str = ""
+    rollingUpdate: _RollingUpdate | None = None  # noqa: N815
+
+
+class _Condition(msgspec.Struct):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
 
 
 class _WorkloadSpec(msgspec.Struct):
@@ -41,6 +58,11 @@ class _WorkloadSpec(msgspec.Struct):
     template: _Template | None = None
     volumeClaimTemplates: msgspec.Raw = NULL  # noqa: N815
     paused: bool | None = None
+    strategy: msgspec.Raw = NULL
+    podManagementPolicy: str | None = None  # noqa: N815
+    suspend: bool | None = None
+    managedBy: str | None = None  # noqa: N815
+    completions: int | None = None
 
 
 class _WorkloadStatus(msgspec.Struct):
@@ -50,6 +72,8 @@ class _WorkloadStatus(msgspec.Struct):
     readyReplicas: int = 0  # noqa: N815
     observedGeneration: int = 0  # noqa: N815
     updateRevision: str | None = None  # noqa: N815
+    succeeded: int = 0
+    conditions: list[_Condition] | None = None
 
 
 class _Workload(msgspec.Struct):
@@ -92,8 +116,16 @@ _workload = msgspec.json.Decoder(_Workload)
 _scale = msgspec.json.Decoder(_Scale)
 _controller = msgspec.json.Decoder(_Controller)
 _bare = msgspec.json.Decoder(_Bare)
+_strategy = msgspec.json.Decoder(_Strategy | None)
 _any = msgspec.json.Decoder()
 _templates = Templates()
+
+_OF_CAPACITY = ("cluster-autoscaler.kubernetes.io/", "autoscaling.x-k8s.io/")
+"""Prefixes of the annotations of a template by which its pods ask for room in another way, or later."""
+_USUAL_SURGE = "25%"
+_ENDED = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
+_JOB_CONTROLLER = (None, "", "kubernetes.io/job-controller")
+"""What `managedBy` says of Jobs whose pods are made in this cluster."""
 
 
 def workload(api_version: str, kind: str) -> Project:
@@ -112,6 +144,7 @@ def workload(api_version: str, kind: str) -> Project:
                 else None
             )
             replicas = spec.parallelism if spec.replicas is None else spec.replicas
+            about_pods = (meta_of_pods.annotations if meta_of_pods else None) or {}
             fact = WorkloadObserved(
                 at=0.0,
                 namespace=meta.namespace,
@@ -134,12 +167,38 @@ def workload(api_version: str, kind: str) -> Project:
                 deleting_at=seconds_if_set(meta.deletionTimestamp),
                 paused=bool(spec.paused),
                 template=template.digest if template else "",
+                template_annotations={
+                    name: about_pods[name] for name in sorted(about_pods) if name.startswith(_OF_CAPACITY)
+                },
+                max_surge=_max_surge(bytes(spec.strategy)) if kind == "Deployment" else "",
+                ordered=kind == "StatefulSet" and spec.podManagementPolicy != "Parallel",
+                suspended=bool(spec.suspend) or (kind == "Job" and spec.managedBy not in _JOB_CONTROLLER),
+                completions=spec.completions,
+                succeeded=status.succeeded,
+                ended=kind == "Job" and any(_holds(c, *_ENDED) for c in status.conditions or ()),
+                refused=next(
+                    (c.message or c.reason for c in status.conditions or () if _holds(c, "ReplicaFailure")),
+                    "",
+                ),
             )
             return Projection(fact, meta.resourceVersion, template)
         except UNREADABLE as error:
             raise malformed(kind, raw, error) from error
 
     return project
+
+
+def _max_surge(raw: bytes) -> str:
+    """How many pods more than wanted a Deployment may have while it rolls out, as it is written: `1`, or `25%`."""
+    strategy = _strategy.decode(raw) or _Strategy()
+    if strategy.type == "Recreate":
+        return ""
+    surge = strategy.rollingUpdate.maxSurge if strategy.rollingUpdate is not None else None
+    return _USUAL_SURGE if surge is None else str(surge)
+
+
+def _holds(condition: _Condition, *types: str) -> bool:
+    return condition.type in types and condition.status == "True"
 
 
 def replication_controller(raw: Bytes) -> Projection:

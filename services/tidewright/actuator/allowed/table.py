@@ -51,6 +51,10 @@ SET: Final[Kind] = ("shards.tidewright.dev", "ShardSet")
 MEMBER: Final[Kind] = ("shards.tidewright.dev", "ShardMember")
 STATEFUL_SET: Final[Kind] = ("apps", "StatefulSet")
 DEPLOYMENT: Final[Kind] = ("apps", "Deployment")
+WORKLOADS: Final[tuple[Kind, ...]] = (
+    DEPLOYMENT, STATEFUL_SET, ("apps", "ReplicaSet"), ("batch", "Job"), ("", "ReplicationController"),
+    ("apps.kruise.io", "CloneSet"),
+)  # fmt: skip
 MUTATING: Final[Kind] = ("admissionregistration.k8s.io", "MutatingWebhookConfiguration")
 
 _CLUSTER_AUTOSCALER: Final = "cluster-autoscaler"
@@ -167,7 +171,7 @@ GRANTS: Final[tuple[Grant, ...]] = (
           check=fields.managed_template_patch, ground="buffer"),
     Grant(service="provisioning", feature=_B, effect=SetStatus, kinds=(BUFFER,), slot="all", harmless=True,
           check=fields.status_as(_CLUSTER_AUTOSCALER)),
-    _events("provisioning", _CLUSTER_AUTOSCALER, REQUEST, BUFFER, POD, CONFIG_MAP, NODE, slot="all"),
+    _events("provisioning", _CLUSTER_AUTOSCALER, REQUEST, BUFFER, POD, CONFIG_MAP, NODE, *WORKLOADS, slot="all"),
 
     Grant(service="spread", feature=_S, effect=SetStatus, kinds=(SPREAD,), check=fields.status_as(""), harmless=True),
     Grant(service="spread", feature=_S, effect=PatchObject, kinds=(POD,), check=fields.spread_patch, ground="matched"),

@@ -13,8 +13,11 @@ SCAN = "scan"
 """The timer that has nodes looked at which nobody may need."""
 REQUEST_KIND = "ProvisioningRequest"
 BUFFER_KIND = "CapacityBuffer"
+DID_NOT_COME = "ExpectedPodsDidNotCome"
+EXPECTED_LIMITED = "ExpectedPodsLimited"
 STANDING = frozenset(
     {
+        EXPECTED_LIMITED,
         CONFIGURATION_IGNORED,
         "ClusterUnhealthy",
         "MaxNodesTotalReached",

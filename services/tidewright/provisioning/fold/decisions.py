@@ -21,6 +21,7 @@ from tidewright.provisioning.cluster.backoff import RESET_S, Entry
 from tidewright.provisioning.cluster.limits import Learnt
 from tidewright.provisioning.fold import buffers, removals
 from tidewright.provisioning.fold.common import (
+    DID_NOT_COME,
     REQUEST_KIND,
     STANDING,
     not_ordered,
@@ -28,6 +29,7 @@ from tidewright.provisioning.fold.common import (
 )
 from tidewright.provisioning.fold.forgetting import set_sets
 from tidewright.provisioning.fold.touched import Touched
+from tidewright.provisioning.foresight.kept import Foreseen
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import doom, index_of
 from tidewright.provisioning.requests import conditions as cond
@@ -46,6 +48,7 @@ from tidewright.provisioning.state import (
     ShapeFields,
     State,
     Unneeded,
+    owner_key,
 )
 from tidewright.provisioning.tell import counts
 from tidewright.provisioning.unanswered import (
@@ -192,6 +195,13 @@ def _plan(state: State, event: p.PlanScaleUp, _touched: Touched) -> None:
         request_uid=event.request_uid,
         all_or_nothing=event.all_or_nothing,
     )
+    for share in event.expected:
+        workload = state.workloads.get(share.workload)
+        if workload is None or workload.complete:
+            continue  # all of them are there by now
+        state.foreseen[share.workload] = Foreseen(
+            uid=share.uid, plan=event.plan, pods=share.pods, at=event.at, decision=share.decision
+        )
     if not event.buffers:  # a refill keeps nobody else's nodes
         state.last_scale_up = event.at
     for increase in event.increases:
@@ -379,6 +389,8 @@ def _said(state: State, event: RecordObjectEvent, _touched: Touched) -> None:
         request = state.requests.get(request_key(event.target.namespace, event.target.name))
         if request is not None:
             request.told = event.message
+    if event.reason == DID_NOT_COME:
+        state.foreseen.pop(owner_key(event.target.kind, event.target.namespace, event.target.name), None)
     if event.target.kind == "Pod":
         state.said[pod_key(event.target.namespace, event.target.name)] = event.reason
 

@@ -12,7 +12,7 @@ from tidewright.events.base import Event
 from tidewright.events.config import ConfigSet
 from tidewright.kube.keys import key_of, pod_key, request_key
 from tidewright.provisioning.cluster.cluster_state import first_observed, wrong_size
-from tidewright.provisioning.fold import buffers, removals
+from tidewright.provisioning.fold import buffers, removals, workloads
 from tidewright.provisioning.fold.common import (
     forget_index,
     wake,
@@ -434,6 +434,7 @@ def _budget_gone(state: State, event: p.PodDisruptionBudgetGone, touched: Touche
 
 def _workload(state: State, event: f.WorkloadObserved, touched: Touched) -> None:
     buffers.workload(state, event, touched)
+    workloads.seen(state, event, touched)
     key = owner_key(event.kind, event.namespace, event.name)
     if state.replicas.get(key) != event.replicas:
         state.replicas[key] = event.replicas
@@ -442,6 +443,7 @@ def _workload(state: State, event: f.WorkloadObserved, touched: Touched) -> None
 
 def _workload_gone(state: State, event: f.WorkloadGone, touched: Touched) -> None:
     buffers.workload(state, event, touched)
+    workloads.gone(state, event)
     key = owner_key(event.kind, event.namespace, event.name)
     if state.replicas.pop(key, None) is not None:
         _owner_changed(state, key)
@@ -455,6 +457,7 @@ def _owner_changed(state: State, key: str) -> None:
 def _config(state: State, event: ConfigSet, touched: Touched) -> None:
     if event.name == "provisioning":
         state.config = event.data
+        state.foreseen.clear()
         touched.removals += state.removals
     elif event.name == "cluster-autoscaler-priority-expander":
         priorities = event.data.get("priorities")
@@ -493,5 +496,6 @@ FACTS: dict[type[Event], Callable[[State, Any, Touched], None]] = {
     p.PodDisruptionBudgetGone: _budget_gone,
     f.WorkloadObserved: _workload,
     f.WorkloadGone: _workload_gone,
+    f.TemplateObserved: workloads.template,
     ConfigSet: _config,
 }

@@ -18,6 +18,7 @@ class Touched(msgspec.Struct):
         kept: a group has more nodes after an answer than it was to have: not all of an order was taken back.
         respecified: a request whose spec was changed for the first time.
         removals: nodes that go, or carry a mark of ours, about which something has changed.
+        workloads: a workload wants another thing than before, or its controller says it has.
         unsoftened: a soft taint could not be set: what is set with the next pass needs none.
         marked: those that now carry it.
         evicted: pods that were asked to leave, with their uids.
@@ -30,6 +31,7 @@ class Touched(msgspec.Struct):
     kept: bool = False
     respecified: RequestKey = NO_REQUEST
     removals: list[str] = []
+    workloads: bool = False
     unsoftened: bool = False
     marked: list[str] = []
     evicted: list[tuple[PodKey, str]] = []

@@ -22,6 +22,7 @@ from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import Node
 
 if TYPE_CHECKING:
+    from tidewright.provisioning.foresight.counting import Counting
     from tidewright.provisioning.scaledown.cards import Cards
 
 
@@ -65,6 +66,8 @@ class Index:
         changed: nodes that have changed, they or their pods, since scale-down looked at them.
         owners_changed: workloads that have, by `owner_key`.
         cards: what scale-down keeps of each node; made by who asks first.
+        counting: whose pods are whose; None where nothing is expected.
+        lacks: workloads that lack pods, to how many, as of when they were last looked at (`foresight.shares`).
         read: pod templates of buffers as they were read, by what for; each holds as long as the template is the same object.
     """
 
@@ -93,6 +96,8 @@ class Index:
         self.changed: set[str] = set()
         self.owners_changed: set[str] = set()
         self.cards: Cards | None = None
+        self.counting: Counting | None = None
+        self.lacks: dict[str, int] = {}
         self.read: dict[tuple[str, BufferKey], Read] = {}
         self.settings = Settings()
         self.warnings: tuple[str, ...] = ()

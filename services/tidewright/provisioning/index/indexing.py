@@ -15,6 +15,7 @@ from tidewright.kube.keys import PodKey
 from tidewright.kube.podshape import NodeView
 from tidewright.kube.taints import UNNEEDED
 from tidewright.provisioning import settings
+from tidewright.provisioning.foresight.counting import Counting
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.resolving import seat_of
 from tidewright.provisioning.pending.helped import expendable
@@ -34,6 +35,8 @@ def _built(state: State) -> Index:
     index.settings, index.warnings = settings.read(state.config)
     if state.priorities is not None:
         index.settings = msgspec.structs.replace(index.settings, priorities=state.priorities)
+    if index.settings.foresight != settings.OFF:
+        index.counting = Counting(state.workloads)
     for name, group in state.groups.items():
         index.owner.update(dict.fromkeys((i.id for i in group.instances), name))
     index.grid.add_nodes(_noted(state, index, name, node) for name, node in state.nodes.items())
@@ -156,6 +159,8 @@ def _list_pod(index: Index, key: PodKey, pod: Pod) -> None:
         index.untried[key] = None
     if pod.nominated:
         index.nominated[key] = None
+    if index.counting is not None:
+        index.counting.pod_came(key, pod)
     if not pod.node:
         return
     there = index.on_node.get(pod.node)
@@ -177,6 +182,8 @@ def remove_pod(state: State, index: Index, key: PodKey, pod: Pod) -> None:
     index.waiting.pop(key, None)
     index.untried.pop(key, None)
     index.nominated.pop(key, None)
+    if index.counting is not None:
+        index.counting.pod_went(key, pod)
     if not pod.node:
         return
     _drop(index.on_node, pod.node, key)

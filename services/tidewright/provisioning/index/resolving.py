@@ -46,9 +46,14 @@ def shape_of(state: State, index: Index, digest: str) -> PodShape:
             fields = state.shapes.get(digest)
             if fields is None:
                 return PodShape(digest=digest, error="its shape has not been told")
-            shape = resolved(index, _told(fields, digest), fields.scheduling)
+            shape = told(index, fields, digest)
         index.shapes[digest] = shape
     return shape
+
+
+def told(index: Index, fields: ShapeFields, digest: str) -> PodShape:
+    """A shape as facts or a template say it."""
+    return resolved(index, _told(fields, digest), fields.scheduling)
 
 
 def _told(fields: ShapeFields, digest: str) -> PodShape:

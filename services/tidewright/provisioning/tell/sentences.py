@@ -92,6 +92,8 @@ _SENTENCES: dict[str, str] = {
     "ChunkHeld": "room on node {node} is held for a chunk of buffer {buffer}",
     "ChunkFreed": "room on node {node} is held no longer for a chunk of buffer {buffer}",
     "PodsPending": "{pods} pods of {shapes} shapes are waiting",
+    "PodsExpected": "{pods} pods of {workload} are about to come",
+    "MoreExpected": "{pods} pods of {workloads} more workloads are about to come",
     "BelowMinimum": "group {group} has {target} nodes, its minimum is {minimum}",
     "WouldDelay": "what it would take is what request {head}, which comes before it, waits for",
     "DryRun": "nothing is ordered: the request asks for an answer only",

@@ -1,0 +1,118 @@
+"""What is remembered of workloads and their pod templates. Values only."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidewright.events.base import JsonObject
+from tidewright.events.facts import WorkloadObserved
+from tidewright.kube.podtemplates import essentials
+
+MOST_FORMS = 10_000
+"""So many templates are remembered; beyond that those go that no workload has."""
+FORGETS = 0.9
+"""How fast the time fades that pods of a kind have taken to come, with each time that they come sooner."""
+
+
+class Form(msgspec.Struct, frozen=True):
+    """A pod template without what may hold a secret: what decides where its pods may run.
+
+    Attributes:
+        error: why it cannot be read.
+    """
+
+    spec: JsonObject = {}
+    error: str = ""
+
+
+def form_of(spec: JsonObject) -> Form:
+    """What is kept of a template's pod spec."""
+    try:
+        return Form(spec=essentials({"spec": spec})["spec"])
+    except (AttributeError, TypeError, KeyError, ValueError) as error:
+        return Form(error=f"{type(error).__name__}: {error}")
+
+
+class Workload(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A workload, as `WorkloadObserved` has it.
+
+    Attributes:
+        owner: uid of the object that controls it.
+        labels, annotations: of its pods.
+        observed: pods that its controller says there are.
+        since: log time since when it has wanted what it wants, and has had what it has.
+    """
+
+    uid: str
+    api_version: str
+    owner: str = ""
+    replicas: int = 0
+    observed: int = 0
+    template: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    generation: int = 0
+    revision: str = ""
+    paused: bool = False
+    max_surge: str = ""
+    ordered: bool = False
+    suspended: bool = False
+    completions: int | None = None
+    succeeded: int = 0
+    ended: bool = False
+    refused: str = ""
+    deleting: bool = False
+    since: float = 0.0
+
+    @property
+    def complete(self) -> bool:
+        """Whether its controller has made all the pods that are wanted."""
+        return self.observed >= self.replicas or self.ended
+
+
+def workload_of(event: WorkloadObserved, before: Workload | None) -> Workload:
+    """A workload as it is now. `before` is as it was; another object of that name is none."""
+    seen = Workload(
+        uid=event.uid,
+        api_version=event.api_version,
+        owner=next((o.uid for o in event.owners if o.controller), ""),
+        replicas=event.replicas,
+        observed=event.status_replicas,
+        template=event.template,
+        labels=event.template_labels,
+        annotations=event.template_annotations,
+        generation=event.generation,
+        revision=event.revision,
+        paused=event.paused,
+        max_surge=event.max_surge,
+        ordered=event.ordered,
+        suspended=event.suspended,
+        completions=event.completions,
+        succeeded=event.succeeded,
+        ended=event.ended,
+        refused=event.refused,
+        deleting=event.deleting_at is not None,
+        since=event.at,
+    )
+    if before is not None:
+        same = msgspec.structs.replace(seen, since=before.since)
+        if same == before:
+            return before
+    return seen
+
+
+class Foreseen(msgspec.Struct, frozen=True):
+    """Pods of a workload for which nodes were ordered before they were there.
+
+    Attributes:
+        plan: the last such plan.
+        pods: how many, by it.
+        at: when.
+        decision: the decision to scale that said so; empty when the workload itself did.
+    """
+
+    uid: str
+    plan: str
+    pods: int
+    at: float
+    decision: str = ""

@@ -1,0 +1,122 @@
+"""Room for pods that are about to be: behind all that are there, before buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from tidewright.events.base import Because, Decision
+from tidewright.events.decisions import RecordObjectEvent
+from tidewright.events.provisioning import ExpectedPods, PlanScaleUp
+from tidewright.provisioning.fold.common import DID_NOT_COME
+from tidewright.provisioning.foresight.shares import Share, kind_of, limit_s, renewed, target_of
+from tidewright.provisioning.index.index import Index
+from tidewright.provisioning.pack.classes import Item
+from tidewright.provisioning.pack.classes import items as merged
+from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.scaleup.orders import COMPONENT
+from tidewright.provisioning.state import State
+from tidewright.provisioning.tell.sentences import because
+
+MOST_NAMED = 20
+"""So many workloads are named in the reasons of a plan."""
+
+Covering = dict[str, dict[str, int]]
+"""Nodes on their way to the pods that they were ordered for which are not there: shape to how many."""
+
+
+def place(shares: Iterable[Share], grid: Grid, covering: Covering) -> None:
+    """Give pods the room that is left: where nodes were ordered for them, then anywhere. The rest is missing."""
+    for share in shares:
+        digest = share.shape.digest
+        for node, pods in covering.items():
+            most = min(share.missing, pods.get(digest, 0))
+            if most:
+                placed = grid.place_at(share.shape, most, {node: most})
+                pods[digest] -= placed
+                share.missing -= placed
+        if share.missing:
+            share.missing -= grid.place(share.shape, share.missing)
+
+
+def asked(shares: Iterable[Share]) -> list[Item]:
+    """What nodes are to be ordered for, by shape."""
+    return merged((share.shape, share.missing) for share in shares if share.missing)
+
+
+def helped(shares: Iterable[Share], placed: Mapping[str, int]) -> tuple[ExpectedPods, ...]:
+    """Whose pods a plan places, of those that are missing, in their order. They are missing no longer.
+
+    Args:
+        shares: what is expected.
+        placed: shape to pods that the plan places.
+    """
+    left, found = dict(placed), dict[str, ExpectedPods]()
+    for share in shares:
+        pods = min(share.missing, left.get(share.shape.digest, 0))
+        if not pods:
+            continue
+        left[share.shape.digest] -= pods
+        share.missing -= pods
+        before = found.get(share.workload)
+        found[share.workload] = ExpectedPods(
+            workload=share.workload,
+            uid=share.uid,
+            pods=pods + (before.pods if before is not None else 0),
+        )
+    return tuple(found.values())
+
+
+def why(helped_pods: Sequence[ExpectedPods]) -> list[Because]:
+    """The reasons of a plan that places these."""
+    reasons = [
+        because("PodsExpected", pods=share.pods, workload=named(share.workload))
+        for share in helped_pods[:MOST_NAMED]
+    ]
+    rest = helped_pods[MOST_NAMED:]
+    if rest:
+        reasons.append(because("MoreExpected", pods=sum(share.pods for share in rest), workloads=len(rest)))
+    return reasons
+
+
+def for_expected(decisions: Iterable[Decision], helped_pods: tuple[ExpectedPods, ...]) -> list[Decision]:
+    """A plan says whose pods it is for."""
+    return [
+        msgspec.structs.replace(d, expected=helped_pods) if isinstance(d, PlanScaleUp) and helped_pods else d
+        for d in decisions
+    ]
+
+
+def named(workload: str) -> str:
+    """A workload in words, of its `owner_key`."""
+    kind, _, name = workload.partition("/")
+    return f"{kind} {name}"
+
+
+def not_come(state: State, index: Index, now: float) -> list[Decision]:
+    """What is told of pods for which nodes were ordered, and that have not come in their time, or cannot."""
+    decisions: list[Decision] = []
+    lacks = renewed(state, index)
+    for key, foreseen in sorted(state.foreseen.items()):
+        workload = state.workloads.get(key)
+        if workload is None or workload.uid != foreseen.uid:
+            continue
+        limit = limit_s(state, key)
+        if not workload.refused and (key not in lacks or workload.since + limit > now):
+            continue
+        reason = workload.refused or f"{lacks[key]} are still missing after {limit:.0f} s"
+        decisions.append(
+            RecordObjectEvent(
+                at=now,
+                target=target_of(key, workload.api_version, workload.uid),
+                event_type="Warning",
+                reason=DID_NOT_COME,
+                message=(
+                    f"nodes were ordered for {foreseen.pods} pods that this {kind_of(key)} was about to make "
+                    f"(plan {foreseen.plan}), and they have not come: {reason}"
+                )[:1024],
+                component=COMPONENT,
+            )
+        )
+    return decisions

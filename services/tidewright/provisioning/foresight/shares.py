@@ -1,0 +1,196 @@
+"""What is expected, workload by workload: how many pods, of which shape, and until when.
+
+Beside pods that are not there yet these are pods of known workloads that the scheduler has not looked at. Bare pods are
+left to it: there is nobody who is about to make more of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from tidewright.events.base import ObjectRef
+from tidewright.kube.keys import ObjectKey, PodKey
+from tidewright.kube.podshape import PodShape
+from tidewright.provisioning.foresight.templates import Unreadable
+from tidewright.provisioning.foresight.templates import shape_of as shape_of_template
+from tidewright.provisioning.foresight.wanted import lacking
+from tidewright.provisioning.index.claims import has_claims
+from tidewright.provisioning.index.index import Index
+from tidewright.provisioning.index.resolving import shape_of, told
+from tidewright.provisioning.pending.helped import expendable
+from tidewright.provisioning.settings import OFF
+from tidewright.provisioning.state import State
+
+FIRST_S = 60.0
+"""For so long pods of a kind are waited for of which none has come yet."""
+LEAST_S, MOST_S = 15.0, 600.0
+TIMES = 4.0
+"""So many times as long as pods of their kind have taken, others are waited for."""
+
+
+class Share(msgspec.Struct):
+    """Pods of one workload and one shape that are about to need room.
+
+    Attributes:
+        workload: at the top, by `owner_key`.
+        count: how many.
+        missing: those of them without a place; counts down.
+        made: they are there, and the scheduler has not looked at them.
+        until: log time until which they are waited for; None for those that are there.
+    """
+
+    workload: str
+    uid: str
+    shape: PodShape
+    count: int
+    missing: int = 0
+    made: bool = False
+    until: float | None = None
+
+
+class Expecting(msgspec.Struct):
+    """What an evaluation expects.
+
+    Attributes:
+        shares: by priority of their pods, then by workload.
+        dues: when some of it is not waited for any longer.
+        cut: pods that are left out, since there would be more than the limit.
+    """
+
+    shares: list[Share] = []
+    dues: list[float] = []
+    cut: int = 0
+
+
+def foresees(index: Index) -> bool:
+    """Whether pods are expected at all."""
+    return index.counting is not None
+
+
+def renewed(state: State, index: Index) -> dict[str, int]:
+    """Workloads at the top that lack pods, to how many; whether those are still waited for is not looked at."""
+    counting = index.counting
+    if counting is None:
+        return {}
+    for key in sorted(counting.unsure):
+        workload = state.workloads.get(key)
+        index.lacks.pop(key, None)
+        if workload is None or counting.top(key) != key:
+            continue
+        many = lacking(kind_of(key), workload, counting.standing(state, key))
+        if many:
+            index.lacks[key] = many
+    counting.unsure.clear()
+    return index.lacks
+
+
+def waited_for(state: State, index: Index, now: float) -> bool:
+    """Whether pods are still to come of which it is known how many."""
+    return any(state.workloads[key].since + limit_s(state, key) > now for key in renewed(state, index))
+
+
+def stirred(state: State, index: Index, now: float) -> bool:
+    """Whether an evaluation has something to do for workloads: pods are to come, or will not although nodes were ordered."""
+    refused = (key for key in state.foreseen if key in state.workloads and state.workloads[key].refused)
+    return foresees(index) and (waited_for(state, index, now) or any(True for _ in refused))
+
+
+def limit_s(state: State, key: str) -> float:
+    """For how long pods of a workload are waited for: as long as those of its kind have taken, and some."""
+    took = state.came_s.get(kind_of(key))
+    return FIRST_S if took is None else min(max(LEAST_S, TIMES * took), MOST_S)
+
+
+def expected(state: State, index: Index, now: float) -> Expecting:
+    """Pods that are about to need room at `now`."""
+    found = Expecting()
+    if index.counting is None or index.settings.foresight == OFF:
+        return found
+    for key, many in sorted(renewed(state, index).items()):
+        until = state.workloads[key].since + limit_s(state, key)
+        if until <= now:
+            continue
+        shape = _shape(state, index, key)
+        if shape is not None:
+            found.dues.append(until)
+            uid = state.workloads[key].uid
+            found.shares.append(Share(workload=key, uid=uid, shape=shape, count=many, until=until))
+    made: Counter[tuple[str, str]] = Counter()
+    for pod_key in index.untried:
+        top = _of_untried(state, index, pod_key, now)
+        if top:
+            made[top, state.pods[pod_key].shape] += 1
+    for (key, digest), many in sorted(made.items()):
+        fields = state.shapes.get(digest)
+        if fields is None or has_claims(fields.scheduling, fields.requests):
+            continue
+        shape = shape_of(state, index, digest)
+        if _asks(shape, index):
+            uid = state.workloads[key].uid
+            found.shares.append(Share(workload=key, uid=uid, shape=shape, count=many, made=True))
+    found.shares.sort(key=lambda share: (-share.shape.priority, not share.made, share.workload))
+    room = index.settings.foresight_limit
+    for share in found.shares:
+        kept = min(share.count, max(0, room))
+        found.cut += share.count - kept
+        room -= kept
+        share.count = share.missing = kept
+    return found
+
+
+def _of_untried(state: State, index: Index, key: PodKey, now: float) -> str:
+    """The workload of a pod that the scheduler is about to look at; empty for one that asks for room otherwise, or later."""
+    pod = state.pods[key]
+    if index.counting is None or pod.daemon or pod.consumes or pod.nominated:
+        return ""
+    if now - pod.untried_at >= index.settings.burst_s:
+        return ""  # another scheduler's, or somebody holds it back
+    return index.counting.of_pod(key, pod)
+
+
+def _shape(state: State, index: Index, key: str) -> PodShape | None:
+    """The shape of the pods that a workload is about to get: that of its newest one, else its template's; None: not known."""
+    counting, workload = index.counting, state.workloads[key]
+    newest = counting.newest(state, key) if counting is not None else None
+    if newest is not None:
+        fields = state.shapes.get(newest.shape)
+        if fields is not None and not has_claims(fields.scheduling, fields.requests):
+            shape = shape_of(state, index, newest.shape)
+            return shape if _asks(shape, index) else None
+    form = state.forms.get(workload.template)
+    if form is None:
+        return None
+    namespace = target_of(key, "").namespace
+    try:
+        digest, fields = shape_of_template(form, namespace, workload.labels, state.objects)
+    except Unreadable:
+        return None
+    if has_claims(fields.scheduling, fields.requests):
+        return None  # where it may go is known once its claims are there
+    shape = shape_of(state, index, digest) if digest in state.shapes else told(index, fields, digest)
+    return shape if _asks(shape, index) else None
+
+
+def _asks(shape: PodShape, index: Index) -> bool:
+    """Whether a pod of a shape waits for nothing but room."""
+    return not (
+        shape.gated
+        or shape.error
+        or shape.blocked
+        or shape.node_name
+        or expendable(shape.priority, index.settings.expendable_cutoff)
+    )
+
+
+def kind_of(key: str) -> str:
+    """The kind of a workload, of its `owner_key`."""
+    return key.partition("/")[0]
+
+
+def target_of(key: str, api_version: str, uid: str = "") -> ObjectRef:
+    """A workload as an object, of its `owner_key`."""
+    kind, _, rest = key.partition("/")
+    namespace, _, name = ObjectKey(rest).partition("/")
+    return ObjectRef(api_version=api_version, kind=kind, namespace=namespace, name=name, uid=uid)

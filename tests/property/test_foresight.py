@@ -1,0 +1,172 @@
+"""Nodes ordered before pods are there: never more of them than otherwise, and nothing is expected for ever."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.provisioning.workloads import Workloads, replica_set
+from tidewright.events import provisioning as p
+from tidewright.events import registry
+from tidewright.events.config import ConfigSet
+from tidewright.events.facts import PodGone
+from tidewright.host.fold.order import Fold
+from tidewright.log.subjects import ALL
+from tidewright.provisioning.decide import DECIDER
+from tidewright.provisioning.fold.common import forget_index
+from tidewright.provisioning.foresight.shares import MOST_S, expected
+from tidewright.provisioning.index.indexing import index_of
+from tidewright.provisioning.settings import OFF, WORKLOADS
+
+NODE = 4000
+QUIET: dict[str, Any] = {"scale-down-enabled": False}
+
+
+class Played(Workloads):
+    """With controllers that make pods, some at a time, and a scheduler that binds those that fit."""
+
+    def __init__(self, foresight: str, cpu: int) -> None:
+        super().__init__({**QUIET, "foresight": foresight})
+        self.add_group("g", cpu=NODE, maximum=100)
+        self.cpu = cpu
+        self.template_digest = self.form(f"{cpu}m")
+        self.small = ""
+        self.wants: dict[str, int] = {}
+        self.pods: dict[str, dict[int, str]] = {}
+
+    def scale(self, name: str, replicas: int) -> None:
+        self.wants[name] = replicas
+        self.pods.setdefault(name, {})
+        self.deployment(name, replicas, template=self.template_digest, generation=len(self.log))
+
+    def control(self, most: int) -> None:
+        """Each controller makes or takes away so many pods at most."""
+        self.small = self.small or self.shape({"cpu": self.cpu})
+        for name, wanted in sorted(self.wants.items()):
+            pods = self.pods[name]
+            self.replicas_of(name, f"{name}-1", wanted, template=self.template_digest)
+            for _ in range(most):
+                if len(pods) < wanted:
+                    number = next(n for n in range(wanted) if n not in pods)
+                    pods[number] = ""
+                    self._tell_pod(name, number)
+                elif len(pods) > wanted:
+                    number, _node = max(pods.items())
+                    del pods[number]
+                    self._gone(name, number)
+            self.deployment(name, wanted, status_replicas=len(pods))
+
+    def schedule(self) -> None:
+        """Bind what fits; say of the rest that it does not."""
+        taken = Counter(node for pods in self.pods.values() for node in pods.values() if node)
+        for name, pods in sorted(self.pods.items()):
+            for number, node in sorted(pods.items()):
+                if node:
+                    continue
+                free = [n for n in sorted(self.state.nodes) if (taken[n] + 1) * self.cpu <= NODE]
+                if free:
+                    pods[number] = free[0]
+                    taken[free[0]] += 1
+                    self._tell_pod(name, number, node=free[0])
+                else:
+                    self._tell_pod(name, number, unschedulable_since=self.now)
+
+    def _tell_pod(self, name: str, number: int, **more: Any) -> None:
+        self.made(f"{name}-1-{number}", self.small, replica_set(f"{name}-1"), **more)
+
+    def _gone(self, name: str, number: int) -> None:
+        self.tell(PodGone(at=self.now, namespace="ns", name=f"{name}-1-{number}", uid="u"))
+
+    def stand_still(self) -> None:
+        for _ in range(12):
+            self.control(1000)
+            self.schedule()
+            self.advance(3)
+
+    def play(self, steps: list[tuple[str, str, int]]) -> None:
+        for what, name, many in steps:
+            match what:
+                case "scale":
+                    self.scale(name, many)
+                case "control":
+                    self.control(many)
+                case "schedule":
+                    self.schedule()
+                case "wait":
+                    self.advance(many / 10)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("scale"), st.sampled_from(("a", "b")), st.integers(0, 12)),
+        st.tuples(st.just("control"), st.just(""), st.integers(1, 6)),
+        st.tuples(st.just("schedule"), st.just(""), st.just(0)),
+        st.tuples(st.just("wait"), st.just(""), st.integers(0, 40)),
+    ),
+    max_size=14,
+)
+GROWING = st.lists(st.tuples(st.sampled_from(("a", "b")), st.integers(0, 6), st.integers(0, 30)), max_size=6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(growing=GROWING, cpu=st.sampled_from((1000, 2000, 4000)), most=st.integers(1, 5))
+def test_every_pod_gets_its_place_on_no_more_nodes_than_without(
+    growing: list[tuple[str, int, int]], cpu: int, most: int
+) -> None:
+    sizes = {}
+    for foresight in (OFF, WORKLOADS):
+        cluster = Played(foresight, cpu)
+        for name, more, wait in growing:
+            cluster.scale(name, cluster.wants.get(name, 0) + more)
+            cluster.control(most)
+            cluster.schedule()
+            cluster.advance(wait / 10)
+        cluster.stand_still()
+        assert all(node for pods in cluster.pods.values() for node in pods.values())
+        sizes[foresight] = cluster.groups["g"].target
+    assert sizes[WORKLOADS] <= sizes[OFF]
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps=STEPS, cpu=st.sampled_from((1000, 3000)))
+def test_what_is_expected_never_outlives_its_reason(steps: list[tuple[str, str, int]], cpu: int) -> None:
+    cluster = Played(WORKLOADS, cpu)
+    cluster.play(steps)
+    cluster.advance(2 * MOST_S)
+    assert expected(cluster.state, index_of(cluster.state), cluster.now).shares == []
+    assert cluster.state.foreseen == {}
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps=STEPS, cpu=st.sampled_from((1000, 3000)))
+def test_an_index_that_is_built_anew_expects_the_same_and_a_replay_decides_the_same(
+    steps: list[tuple[str, str, int]], cpu: int
+) -> None:
+    cluster = Played(WORKLOADS, cpu)
+    for step in steps:
+        cluster.play([step])
+        state = cluster.state
+        lived = expected(state, index_of(state), cluster.now)
+        forget_index(state)
+        assert expected(state, index_of(state), cluster.now) == lived
+    again = Fold(DECIDER, ALL)
+    decided = []
+    for seq, body in cluster.log:
+        decided += [one.decision for one in again.step(seq, body, registry.decode(body))]
+    assert decided == cluster.said
+    assert again.state == cluster.state
+
+
+@settings(max_examples=20, deadline=None)
+@given(steps=STEPS)
+def test_turned_off_mid_way_none_is_left(steps: list[tuple[str, str, int]]) -> None:
+    cluster = Played(WORKLOADS, 3000)
+    cluster.play(steps)
+    cluster.tell(ConfigSet(at=cluster.now, name="provisioning", data={**QUIET, "foresight": OFF}))
+    ordered = len(cluster.of(p.PlanScaleUp))
+    cluster.advance(10)
+    assert cluster.state.foreseen == {}
+    assert all(not plan.expected for plan in cluster.of(p.PlanScaleUp)[ordered:])

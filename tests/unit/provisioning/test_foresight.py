@@ -1,0 +1,251 @@
+"""Nodes for pods that are about to be: how many there will be, for whom, and until when they are waited for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.provisioning.workloads import ON, Workloads, replica_set
+from tidewright.events import facts as f
+from tidewright.events import provisioning as p
+from tidewright.events.config import ConfigSet
+from tidewright.provisioning.foresight.kept import Workload
+from tidewright.provisioning.foresight.wanted import Standing, lacking
+
+
+def orders(cluster: Workloads) -> list[tuple[str, int]]:
+    return [(order.target.name, order.size) for order in cluster.of(p.IncreaseNodeGroup)]
+
+
+def grown(config: Any = None, **how: Any) -> Workloads:
+    """A Deployment that goes from none to eight pods, each as large as a node."""
+    cluster = Workloads(config, **how)
+    cluster.add_group("g", maximum=20)
+    template = cluster.form()
+    cluster.deployment("web", 0, template=template, max_surge="25%")
+    cluster.settle()
+    cluster.deployment("web", 8)
+    return cluster
+
+
+def test_nodes_are_ordered_at_once_before_the_first_pod_is_there() -> None:
+    cluster = grown(boots=False)
+    cluster.advance(0.02)
+    assert orders(cluster) == [("g", 8)]
+    (plan,) = cluster.of(p.PlanScaleUp)
+    assert [(share.workload, share.uid, share.pods) for share in plan.expected] == [
+        ("Deployment/ns/web", "uid-web", 8)
+    ]
+    (why,) = [reason for reason in plan.because if reason.rule == "PodsExpected"]
+    assert why.values == {"pods": 8, "workload": "Deployment ns/web"}
+    assert plan.pods == ()
+    assert plan.placed == 8
+
+
+@pytest.mark.parametrize("config", [{}, {"foresight": "off", "profile": "hold"}])
+def test_without_foresight_nothing_is_ordered(config: Any) -> None:
+    cluster = grown(config)
+    cluster.settle()
+    assert orders(cluster) == []
+
+
+def test_profile_hold_foresees_unless_it_is_told_otherwise() -> None:
+    cluster = grown({"profile": "hold"})
+    cluster.settle()
+    assert orders(cluster) == [("g", 8)]
+
+
+def test_pods_that_come_cause_no_further_order() -> None:
+    """Through all their stages: not looked at, unschedulable, on their nodes; in whatever order owners are told of."""
+    cluster = grown(boots=False)
+    cluster.settle()
+    (load,) = cluster.of(p.PlanScaleUp)[0].loads
+    ((shape, _),) = load.pods.items()
+    cluster.tell(f.ShapeObserved(at=cluster.now, digest=shape, requests={"cpu": 3000}, namespace="ns"))
+    owner = replica_set("web-5d4f")
+    for number in range(4):  # before anybody has told of their ReplicaSet
+        cluster.made(f"web-5d4f-{number}", shape, owner)
+        cluster.advance(0.1)
+    cluster.replicas_of("web", "web-5d4f", 8, template=cluster.told["Deployment/web"].template)
+    for number in range(4, 8):
+        cluster.made(f"web-5d4f-{number}", shape, owner)
+        cluster.advance(0.1)
+    for number in range(8):
+        cluster.made(f"web-5d4f-{number}", shape, owner, unschedulable_since=cluster.now)
+        cluster.advance(0.1)
+    cluster.deployment("web", 8, status_replicas=8)
+    cluster.settle()
+    assert orders(cluster) == [("g", 8)]
+    assert cluster.state.foreseen == {}
+
+
+def test_pods_of_another_size_than_their_template_are_believed() -> None:
+    """A webhook made them larger: from the first one that is there on, the others are expected to be so."""
+    cluster = grown(boots=False)
+    cluster.settle()
+    large = cluster.shape({"cpu": 4000})
+    cluster.replicas_of("web", "web-1", 8, template=cluster.told["Deployment/web"].template)
+    cluster.made("web-1-0", large, replica_set("web-1"))
+    cluster.deployment("web", 12, generation=2)
+    cluster.settle()
+    loads = [pods for load in cluster.of(p.PlanScaleUp)[-1].loads for pods in load.pods]
+    assert set(loads) == {large}
+
+
+def test_pods_that_wait_and_pods_that_are_to_come_are_one_plan() -> None:
+    cluster = Workloads(boots=False)
+    cluster.add_group("g", maximum=20)
+    cluster.deployment("web", 0, template=cluster.form())
+    cluster.pod("alone", cluster.shape({"cpu": 3000}))
+    cluster.deployment("web", 3)
+    cluster.settle()
+    (plan,) = cluster.of(p.PlanScaleUp)
+    assert plan.pods == ("ns/alone",)
+    assert [share.pods for share in plan.expected] == [3]
+    assert orders(cluster) == [("g", 4)]
+
+
+def test_pods_that_wait_come_first_where_limits_leave_no_room_for_all() -> None:
+    cluster = Workloads(boots=False)
+    cluster.add_group("g", maximum=2)
+    cluster.deployment("web", 0, template=cluster.form("4", priority=100))
+    cluster.pod("alone", cluster.shape({"cpu": 3000}))
+    cluster.deployment("web", 3)
+    cluster.settle()
+    plans = cluster.of(p.PlanScaleUp)
+    assert plans[0].pods == ("ns/alone",)
+    assert [share.pods for plan in plans for share in plan.expected] == [1]
+    assert cluster.of(p.DeclineScaleUp) == []
+
+
+def test_pods_that_do_not_come_in_time_are_told_of_and_expected_no_longer() -> None:
+    cluster = grown(boots=False)
+    cluster.advance(59)
+    assert cluster.object_events("ExpectedPodsDidNotCome") == []
+    cluster.advance(2)
+    (told,) = cluster.object_events("ExpectedPodsDidNotCome")
+    assert (told.target.kind, told.target.namespace, told.target.name) == ("Deployment", "ns", "web")
+    assert "8 pods" in told.message
+    assert cluster.state.foreseen == {}
+    cluster.add_group("h")
+    cluster.advance(100)
+    assert len(cluster.object_events("ExpectedPodsDidNotCome")) == 1
+    assert orders(cluster) == [("g", 8)]
+
+
+def test_pods_that_their_controller_cannot_make_are_not_expected() -> None:
+    cluster = grown(boots=False)
+    cluster.settle()
+    cluster.deployment("web", 8, refused='pods "web-1-" is forbidden: exceeded quota: q')
+    cluster.deployment("web", 16)
+    cluster.settle()
+    (told,) = cluster.object_events("ExpectedPodsDidNotCome")
+    assert "exceeded quota" in told.message
+    assert orders(cluster) == [("g", 8)]
+
+
+def test_pods_are_waited_for_as_long_as_those_of_their_kind_take() -> None:
+    cluster = grown(boots=False)
+    cluster.advance(30)
+    shape = cluster.shape({"cpu": 3000})
+    cluster.replicas_of("web", "web-1", 8, template=cluster.told["Deployment/web"].template)
+    for number in range(8):
+        cluster.made(f"web-1-{number}", shape, replica_set("web-1"), unschedulable_since=cluster.now)
+    cluster.deployment("web", 8, status_replicas=8)
+    cluster.deployment("web", 16)
+    cluster.advance(100)
+    assert cluster.object_events("ExpectedPodsDidNotCome") == []
+    cluster.advance(30)
+    assert len(cluster.object_events("ExpectedPodsDidNotCome")) == 1
+
+
+def test_turned_off_mid_way_nothing_is_left() -> None:
+    cluster = grown(boots=False)
+    cluster.settle()
+    cluster.tell(ConfigSet(at=cluster.now, name="provisioning", data={"foresight": "off"}))
+    cluster.deployment("web", 16)
+    cluster.advance(100)
+    assert cluster.state.foreseen == {}
+    assert orders(cluster) == [("g", 8)]
+    assert cluster.object_events("ExpectedPodsDidNotCome") == []
+
+
+def test_no_more_than_the_limit_are_expected_and_that_is_said() -> None:
+    cluster = Workloads({**ON, "pod-injection-limit": 5}, boots=False)
+    cluster.add_group("g", maximum=100)
+    cluster.deployment("web", 1_000_000, template=cluster.form())
+    cluster.settle()
+    assert orders(cluster) == [("g", 5)]
+    (said,) = cluster.object_events("ExpectedPodsLimited")
+    assert "999995" in said.message
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"schedulingGates": [{"name": "hold"}]},
+        {"containers": "none"},
+        {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
+    ],
+)
+def test_templates_whose_pods_wait_for_something_else_count_none(spec: Any) -> None:
+    cluster = Workloads()
+    cluster.add_group("g")
+    digest = "bad"
+    cluster.tell(
+        f.TemplateObserved(at=cluster.now, digest=digest, namespace="ns", spec={"containers": [], **spec})
+    )
+    cluster.deployment("web", 3, template=digest)
+    cluster.settle()
+    assert orders(cluster) == []
+
+
+def test_a_node_that_pods_on_their_way_need_is_needed() -> None:
+    cluster = Workloads({**ON, "scale-down-unneeded-time": "1s", "scale-down-delay-after-add": "1s"})
+    cluster.add_group("g", target=1)
+    cluster.add_node("n", "g")
+    cluster.deployment("web", 1, template=cluster.form())
+    cluster.advance(40)
+    assert cluster.of(p.DeleteInstances) == []
+    cluster.advance(60)
+    assert [d.nodes for d in cluster.of(p.DeleteInstances)] == [("n",)]
+
+
+SURGE: dict[str, Any] = {"max_surge": "25%"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "standing", "many"),
+    [
+        ("Deployment", {"replicas": 10}, Standing(active=4, current=4), 6),
+        ("Deployment", {"replicas": 10, "observed": 7}, Standing(active=4, current=4), 3),
+        ("Deployment", {"replicas": 10, **SURGE}, Standing(active=10, current=0), 3),
+        ("Deployment", {"replicas": 10, **SURGE}, Standing(active=12, current=4), 1),
+        ("Deployment", {"replicas": 10, **SURGE, "paused": True}, Standing(active=10, current=4), 0),
+        ("Deployment", {"replicas": 4, **SURGE}, Standing(active=10, current=10), 0),
+        ("ReplicaSet", {"replicas": 3}, Standing(active=1, current=1, leaving=5), 2),
+        ("StatefulSet", {"replicas": 5}, Standing(active=1, leaving=1), 3),
+        ("StatefulSet", {"replicas": 5, "ordered": True}, Standing(active=1), 1),
+        ("Job", {"replicas": 4, "completions": 10}, Standing(active=1), 3),
+        ("Job", {"replicas": 4, "completions": 10, "succeeded": 8}, Standing(active=1), 1),
+        ("Job", {"replicas": 4, "completions": 10, "succeeded": 9, "observed": 1}, Standing(active=0), 0),
+        ("Job", {"replicas": 4}, Standing(active=1), 3),
+        ("Job", {"replicas": 4, "succeeded": 1}, Standing(active=1), 0),
+        ("Job", {"replicas": 4, "suspended": True}, Standing(), 0),
+        ("Job", {"replicas": 4, "ended": True}, Standing(), 0),
+        ("CloneSet", {"replicas": 4}, Standing(active=1), 3),
+        ("Rollout", {"replicas": -1}, Standing(), 0),
+        ("Deployment", {"replicas": 4, "deleting": True}, Standing(), 0),
+        (
+            "Job",
+            {"replicas": 4, "annotations": {"autoscaling.x-k8s.io/consume-provisioning-request": "r"}},
+            Standing(),
+            0,
+        ),
+    ],
+)
+def test_how_many_pods_a_workload_lacks(
+    kind: str, fields: dict[str, Any], standing: Standing, many: int
+) -> None:
+    assert lacking(kind, Workload(uid="u", api_version="v", **fields), standing) == many
