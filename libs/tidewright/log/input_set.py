@@ -16,16 +16,24 @@ class InputSet(msgspec.Struct, frozen=True):
     Attributes:
         kinds: kinds of facts, as subject tokens, in order.
         follows: other services whose decisions it reads, in order.
+        outcomes: kinds of targets, as subject tokens, in order: what came of those decisions it reads, too. Unset and
+            not empty where there are none, so that sets of before are called as they were.
     """
 
     kinds: tuple[str, ...] = ()
     follows: tuple[str, ...] = ()
+    outcomes: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def tokens(self) -> frozenset[str]:
         """Class and next token of the subjects: `fact.pod`, `decision.autoscaler`."""
+        outcomes = () if self.outcomes is msgspec.UNSET else self.outcomes
         return frozenset(
-            (*(f"fact.{kind}" for kind in self.kinds), *(f"decision.{name}" for name in self.follows))
+            (
+                *(f"fact.{kind}" for kind in self.kinds),
+                *(f"decision.{name}" for name in self.follows),
+                *(f"outcome.{kind}" for kind in outcomes),
+            )
         )
 
     @property

@@ -109,6 +109,7 @@ def inputs_of(service: Service, decider: Decider[Any, Any], source: Source) -> I
         service.follows,
         decider.ledgers,
         decider.formerly,
+        decider.outcomes,
     )
 
 

@@ -84,6 +84,7 @@ SERVICES: tuple[Service, ...] = (
     Service(
         "provisioning", Role.DECIDER, "tidewright.provisioning.decide:DECIDER", "Nodes and ProvisioningRequests.",
         partition="cluster",
+        follows=_words("autoscaler"),
         reads=_words(
             "provisioningrequest provisioningclass podtemplate cloud nodegroup node pod shape daemonset resourcequota namespace "
             "persistentvolumeclaim persistentvolume storageclass csinode csidriver csistoragecapacity "

@@ -17,7 +17,7 @@ import msgspec
 from tidewright.events.acting import INCUMBENT
 from tidewright.events.base import Decision, Event, Fact
 from tidewright.events.config import ConfigSet
-from tidewright.events.decisions import RecordObjectEvent, SetTimer
+from tidewright.events.decisions import RecordObjectEvent, ScaleWorkload, SetTimer
 from tidewright.events.facts import (
     NodeGone,
     NodeObserved,
@@ -126,6 +126,8 @@ BEFORE_TAINT_RULES = InputSet(
 """What was read before DeviceTaintRules were; written out, since it stays what it was."""
 BEFORE_REMOVALS = InputSet(tuple(sorted((*BEFORE_TAINT_RULES.kinds, TAINT_RULE))))
 """What was read before nodes with pods were removed, and before there were several clouds, or buffers."""
+OUTCOMES = frozenset(("deployment", "statefulset", "replicaset", "cloneset", "replicationcontroller"))
+"""Kinds of workloads of which it is read what came of decisions to scale them."""
 STIRRING = (
     PodObserved,
     PodGone,
@@ -144,6 +146,8 @@ STIRRING = (
 """After these a pass of scale-down may find something else than the last one."""
 TOGETHER_S = 0.01
 """For so long workloads that grow together are waited for: how many pods come is known already."""
+ALONE_S = 1.0
+"""So long after an order a decision is answered at once; sooner, with those that come together with it."""
 PARTS = Parts(
     durations="cluster_autoscaler_function_duration_seconds",
     activity="cluster_autoscaler_last_activity",
@@ -167,6 +171,8 @@ def _decided(state: State, event: Event, touched: Touched) -> Sequence[Decision]
         return holding.recorded(state, _addressed(state, _looked_at(state, [*state.removals, *state.left])))
     if isinstance(event, TimerFired) and event.key == SCAN:
         return _scanned(state, event)
+    if _at_once(state, event, touched):
+        return _evaluation(state, event.at)
     index = index_of(state)
     decisions: list[Decision] = []
     match event:
@@ -240,6 +246,17 @@ def _waiting(found: Found) -> Mapping[str, float]:
     return {name: since for name, since in found.plan.memory.unneeded.items() if name not in going}
 
 
+def _at_once(state: State, event: Event, touched: Touched) -> bool:
+    """Whether nodes are ordered for a decision before anybody carries it out.
+
+    Right after an order it waits for others like it: they are ordered for together.
+    """
+    if not isinstance(event, ScaleWorkload) or not touched.workloads:
+        return False
+    alone = state.last_scale_up is None or state.now - state.last_scale_up >= ALONE_S
+    return alone and shares.waited_for(state, index_of(state), state.now)
+
+
 def _evaluated(state: State, event: TimerFired) -> Sequence[Decision]:
     """An evaluation of the whole cluster, or the timer set again while a burst goes on.
 
@@ -249,8 +266,12 @@ def _evaluated(state: State, event: TimerFired) -> Sequence[Decision]:
     due = None if shares.waited_for(state, index, event.at) else goes_on_until(state, index, event.at)
     if due is not None:
         return [SetTimer(at=event.at, key=EVALUATE, due=due)]
+    return _evaluation(state, event.at)
+
+
+def _evaluation(state: State, now: float) -> Sequence[Decision]:
     with PARTS.measure(parts.MAIN):
-        decisions = Evaluation(state, seed=f"{event.at:.6f}", part=PARTS.measure).run()
+        decisions = Evaluation(state, seed=f"{now:.6f}", part=PARTS.measure).run()
     return holding.recorded(state, _addressed(state, decisions), evaluated=True)
 
 
@@ -292,6 +313,7 @@ DECIDER = Decider(
     state_version=STATE_VERSION,
     state_type=State,
     kinds=KINDS,
+    outcomes=OUTCOMES,
     evolve=evolve,
     decide=decide,
     upcasts=UPCASTS,

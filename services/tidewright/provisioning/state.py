@@ -19,7 +19,7 @@ from tidewright.kube.taints import taints_of
 from tidewright.provisioning.buffers.kept import Buffer, HeldChunk, TemplateMeta
 from tidewright.provisioning.cluster.backoff import Entry
 from tidewright.provisioning.cluster.limits import Learnt
-from tidewright.provisioning.foresight.kept import Foreseen, Form, Workload
+from tidewright.provisioning.foresight.kept import Foreseen, Form, Scaling, Workload
 from tidewright.provisioning.group_ids import NO_GROUP, NodeGroupId
 from tidewright.provisioning.pending.helped import of_daemon_set
 from tidewright.provisioning.requests.conditions import Condition
@@ -417,6 +417,7 @@ class State(msgspec.Struct, dict=True):
             removing pods know.
         workloads: what makes pods, by `owner_key`.
         forms: digest of their templates to what is kept of them.
+        scalings: workload to the decision to scale it of which nothing is seen yet.
         came_s: kind of workload to how long it has taken its pods to come, of late.
         foreseen: workload to what was ordered for pods of it before they were there.
         template_meta: of the PodTemplates in `templates` what buffers ask for, where it was told.
@@ -463,6 +464,7 @@ class State(msgspec.Struct, dict=True):
     replicas: dict[str, int] = {}
     workloads: dict[str, Workload] = {}
     forms: dict[str, Form] = {}
+    scalings: dict[str, Scaling] = {}
     came_s: dict[str, float] = {}
     foreseen: dict[str, Foreseen] = {}
     objects: dict[str, dict[str, JsonObject]] = {}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
@@ -28,6 +29,7 @@ CLASS = "autoscaling.x-k8s.io/provisioning-class-name"
 GROUP_LABEL = "tw-e2e/group"
 CONFIG = "tidewright"
 STATUS = "cluster-autoscaler-status"
+_Kind = TypeVar("_Kind", bound=Event)
 POLL = ("--cloud-interval", "0.3")
 
 
@@ -235,6 +237,20 @@ class World:
     async def decided(self, *kinds: type[Event]) -> list[Any]:
         """Every decision of these types that is on the log."""
         return await self._said_on("decision", kinds)
+
+    async def until_decided(self, kind: type[_Kind], holds: Callable[[_Kind], bool]) -> _Kind:
+        """Wait for a decision of a type that is as wanted; the first one."""
+        log: Log = await self.services.log()
+        async with (
+            asyncio.timeout(90),
+            log,
+            log.reader([f"{log.subjects.root}.decision.>"], after=0) as reader,
+        ):
+            while True:
+                for record in await reader.fetch(500, timeout_s=0.5):
+                    event = registry.decode(record.body)
+                    if isinstance(event, kind) and holds(event):
+                        return event
 
     async def outcomes(self, *kinds: type[Event]) -> list[Any]:
         """Every outcome of these types that is on the log."""

@@ -44,6 +44,7 @@ NEW = {
     "lately",
     "workloads",
     "forms",
+    "scalings",
     "came_s",
     "foreseen",
 }

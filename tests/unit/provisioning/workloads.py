@@ -8,7 +8,8 @@ import msgspec
 
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import facts as f
-from tidewright.events.base import JsonObject
+from tidewright.events.base import JsonObject, ObjectRef
+from tidewright.events.decisions import ScaleWorkload
 from tidewright.kube.templates import Templates
 
 ON: JsonObject = {"foresight": "workloads"}
@@ -56,6 +57,25 @@ class Workloads(Cluster):
         """A ReplicaSet of a Deployment."""
         owner = replica_set(deployment, kind="Deployment")
         self.workload("ReplicaSet", name, replicas, owners=(owner,), **more)
+
+    def scaled(self, name: str, replicas: int, *, kind: str = "Deployment", **more: Any) -> str:
+        """The autoscaler decides to scale a workload; the decision's id."""
+        fact = self.told[f"{kind}/{name}"]
+        decided = f"autoscaler.3.{len(self.log)}.0"
+        self.tell(
+            ScaleWorkload(
+                at=self.now,
+                id=decided,
+                target=ObjectRef(
+                    api_version=fact.api_version, kind=kind, namespace="ns", name=name, uid=fact.uid
+                ),
+                replicas=replicas,
+                from_replicas=fact.replicas,
+                owner=f"WatermarkPodAutoscaler/ns/{name}",
+                **more,
+            )
+        )
+        return decided
 
     def made(self, name: str, shape: str, owner: f.Owner, **more: Any) -> None:
         """A pod that its controller has made; the scheduler has not looked at it unless more is said."""

@@ -42,6 +42,8 @@ class Decider(Generic[State, Touched]):
         decide: answer one event that the state already includes, given what it touched. An event of slot
             `all` is put to every slot. The answer is finished before any of it is folded; what the folding of
             a decider's own decisions touches is dropped: who needs another look sets a timer that is due now.
+        outcomes: kinds of targets, as subject tokens, of the decisions of services that it follows: it reads
+            what came of these, too.
         ledgers: it reads its own ledgers.
         renews: types of facts that are put to `decide` also when they only say again what was said
             (`refresh`), because something is said again then, which the log's retention would forget.
@@ -64,6 +66,7 @@ class Decider(Generic[State, Touched]):
     kinds: frozenset[str]
     evolve: Callable[[State, Event], Touched]
     decide: Callable[[State, Event, Touched], Sequence[Decision]]
+    outcomes: frozenset[str] = frozenset()
     ledgers: bool = False
     renews: frozenset[type[Event]] = frozenset()
     simulates: frozenset[type[Event]] = frozenset()

@@ -11,6 +11,8 @@ from enum import Enum
 from functools import cached_property
 from typing import Literal, TypeVar
 
+import msgspec
+
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, Outcome
 from tidewright.log.checkpoint import Checkpoint
@@ -48,6 +50,7 @@ class Inputs:
         follows: other services whose decisions it reads as inputs.
         ledgers: it reads its own ledgers, where its other replicas append too.
         formerly: what its earlier versions read, see `Decider.formerly`.
+        outcomes: kinds of targets of the decisions followed of which it reads, too, what came of them.
     """
 
     service: str
@@ -58,11 +61,13 @@ class Inputs:
     follows: frozenset[str] = frozenset()
     ledgers: bool = False
     formerly: tuple[InputSet, ...] = ()
+    outcomes: frozenset[str] = frozenset()
 
     @cached_property
     def today(self) -> InputSet:
         """The set of inputs that this software decides by."""
-        return InputSet(tuple(sorted(self.kinds)), tuple(sorted(self.follows)))
+        outcomes = tuple(sorted(self.outcomes)) or msgspec.UNSET
+        return InputSet(tuple(sorted(self.kinds)), tuple(sorted(self.follows)), outcomes)
 
     @property
     def unnamed(self) -> InputSet:
@@ -143,7 +148,8 @@ class Inputs:
             case "config":
                 return True
             case "outcome":
-                return mine
+                followed = third in self.outcomes or (recorded and f"outcome.{third}" in self.ever)
+                return mine or (followed and self.partition == "cluster")
             case "timer":
                 return mine and third == self.service
             case "ledger":
@@ -171,7 +177,7 @@ class Inputs:
         return None if slot == ALL else slot
 
     def concerns(self, event: Event | registry.Unknown) -> bool:
-        """Whether the service folds this input: outcomes of other services' decisions are theirs.
+        """Whether the service folds this input: outcomes of other services' decisions are theirs, unless it follows them.
 
         Its own decisions come by on its ledgers, after they were folded.
         """
@@ -180,7 +186,9 @@ class Inputs:
             return True
         if isinstance(event, Decision):
             return not event.id.startswith(f"{self.service}.")
-        return not isinstance(event, Outcome) or event.decision.startswith(f"{self.service}.")
+        if not isinstance(event, Outcome) or event.decision.startswith(f"{self.service}."):
+            return True
+        return bool(self.outcomes) and event.decision.partition(".")[0] in self.follows
 
 
 class BySubject(dict[str, T]):

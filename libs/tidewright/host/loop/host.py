@@ -85,6 +85,7 @@ class Host(Generic[State]):
             self.settings.follows,
             decider.ledgers,
             decider.formerly,
+            decider.outcomes,
         )
         self.owned: dict[Slot, Owned[State]] = {}
         exposition = decider.exposition

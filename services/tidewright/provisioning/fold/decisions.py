@@ -197,7 +197,7 @@ def _plan(state: State, event: p.PlanScaleUp, _touched: Touched) -> None:
     )
     for share in event.expected:
         workload = state.workloads.get(share.workload)
-        if workload is None or workload.complete:
+        if workload is None or (workload.complete and not share.decision):
             continue  # all of them are there by now
         state.foreseen[share.workload] = Foreseen(
             uid=share.uid, plan=event.plan, pods=share.pods, at=event.at, decision=share.decision

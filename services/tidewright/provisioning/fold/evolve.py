@@ -13,9 +13,10 @@ from typing import Any
 from tidewright.events.acting import SETTING
 from tidewright.events.base import Event, Fact
 from tidewright.events.config import ModesSet
-from tidewright.events.decisions import CancelTimer, SetTimer
+from tidewright.events.decisions import CancelTimer, ScaleWorkload, SetTimer
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.timers import TimerFired
+from tidewright.provisioning.fold import workloads
 from tidewright.provisioning.fold.common import EVALUATE, SCAN
 from tidewright.provisioning.fold.decisions import DECISIONS
 from tidewright.provisioning.fold.facts import FACTS
@@ -82,6 +83,7 @@ _FOLDS: dict[type[Event], Callable[[State, Any, Touched], None]] = {
     **OUTCOMES,
     SetTimer: _set_timer,
     CancelTimer: _cancel_timer,
+    ScaleWorkload: workloads.scaled,
     TimerFired: _timer,
     ModesSet: acting_set,
     IncumbentObserved: acting_set,

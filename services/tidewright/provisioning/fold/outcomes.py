@@ -9,7 +9,7 @@ from tidewright.events import outcomes as o
 from tidewright.events.acting import NOT_DONE
 from tidewright.events.base import Event
 from tidewright.events.provisioning import ANSWER_LOST
-from tidewright.provisioning.fold import buffers, removals
+from tidewright.provisioning.fold import buffers, removals, workloads
 from tidewright.provisioning.fold.common import (
     not_ordered,
     shrink_open,
@@ -56,7 +56,9 @@ _Outcome: TypeAlias = o.Applied | o.Rejected | o.Failed | o.Superseded
 
 def _outcome(state: State, event: _Outcome, touched: Touched) -> None:
     order = state.orders.pop(event.decision, None)
-    if order is not None:
+    if order is None:
+        workloads.answered(state, event, touched)
+    else:
         _answered(state, event, order, touched)
 
 

@@ -1,13 +1,29 @@
-"""Workloads and their templates: what they want, what their controllers say they have, and how long their pods take to come."""
+"""Workloads and their templates: what they want, or shall want by somebody's decision; what their controllers say they have,
+and how long their pods take to come.
+"""
 
 from __future__ import annotations
+
+from typing import TypeAlias
 
 import msgspec
 
 from tidewright.events import facts as f
+from tidewright.events import outcomes as o
+from tidewright.events.acting import NOT_DONE
+from tidewright.events.decisions import ScaleWorkload
 from tidewright.provisioning.fold.touched import Touched
-from tidewright.provisioning.foresight.kept import FORGETS, MOST_FORMS, Workload, form_of, workload_of
+from tidewright.provisioning.foresight.kept import (
+    FORGETS,
+    MOST_FORMS,
+    Scaling,
+    Workload,
+    form_of,
+    workload_of,
+)
 from tidewright.provisioning.state import State, owner_key
+
+_Outcome: TypeAlias = o.Applied | o.Rejected | o.Failed | o.Superseded
 
 
 def seen(state: State, event: f.WorkloadObserved, touched: Touched) -> None:
@@ -31,9 +47,17 @@ def seen(state: State, event: f.WorkloadObserved, touched: Touched) -> None:
     counting = state.beside.index.counting if state.beside.index is not None else None
     if counting is not None:
         counting.came(key, workload)
-    if workload.complete:
+    scaling = state.scalings.get(key)
+    if scaling is not None and workload.replicas in (scaling.replicas, *_changed_to(before, workload)):
+        del state.scalings[key]
+    if workload.complete and key not in state.scalings:
         state.foreseen.pop(key, None)
     touched.workloads = touched.workloads or before is None or _wants_more(before, workload)
+
+
+def _changed_to(before: Workload | None, now: Workload) -> tuple[int, ...]:
+    """What somebody has made of its replicas, where it is another number than before."""
+    return () if before is None or before.replicas == now.replicas else (now.replicas,)
 
 
 def _wants_more(before: Workload, now: Workload) -> bool:
@@ -49,7 +73,44 @@ def gone(state: State, event: f.WorkloadGone) -> None:
     if before is not None:
         _went(state, key, before)
         del state.workloads[key]
+    state.scalings.pop(key, None)
     state.foreseen.pop(key, None)
+
+
+def scaled(state: State, event: ScaleWorkload, touched: Touched) -> None:
+    """Another service has decided to scale a workload: it wants so many pods from now on, whoever has seen that."""
+    key = owner_key(event.target.kind, event.target.namespace, event.target.name)
+    workload = state.workloads.get(key)
+    if event.shadow or workload is None or (event.target.uid and event.target.uid != workload.uid):
+        return
+    if event.replicas == workload.replicas:
+        state.scalings.pop(key, None)
+    else:
+        state.scalings[key] = Scaling(decision=event.id, replicas=event.replicas, at=event.at)
+    _unsure(state, key)
+    touched.workloads = True
+
+
+def answered(state: State, event: _Outcome, touched: Touched) -> None:
+    """What came of somebody's decision: one that was not carried out says nothing any longer."""
+    if isinstance(event, o.Applied) and event.reason not in NOT_DONE:
+        return
+    key = next((key for key, one in state.scalings.items() if one.decision == event.decision), None)
+    if key is None:
+        return
+    del state.scalings[key]
+    foreseen = state.foreseen.get(key)
+    if foreseen is not None and foreseen.decision == event.decision:
+        undone = f"{type(event).__name__}: {event.message or event.reason}"
+        state.foreseen[key] = msgspec.structs.replace(foreseen, undone=undone)
+    _unsure(state, key)
+    touched.workloads = True
+
+
+def _unsure(state: State, key: str) -> None:
+    counting = state.beside.index.counting if state.beside.index is not None else None
+    if counting is not None and key in state.workloads:
+        counting.unsure.add(counting.top(key))
 
 
 def _went(state: State, key: str, workload: Workload) -> None:

@@ -101,6 +101,20 @@ def workload_of(event: WorkloadObserved, before: Workload | None) -> Workload:
     return seen
 
 
+class Scaling(msgspec.Struct, frozen=True):
+    """A decision to scale a workload, until its own fact shows what came of it.
+
+    Attributes:
+        decision: its id.
+        replicas: what it is scaled to.
+        at: log time of the decision.
+    """
+
+    decision: str
+    replicas: int
+    at: float
+
+
 class Foreseen(msgspec.Struct, frozen=True):
     """Pods of a workload for which nodes were ordered before they were there.
 
@@ -109,6 +123,7 @@ class Foreseen(msgspec.Struct, frozen=True):
         pods: how many, by it.
         at: when.
         decision: the decision to scale that said so; empty when the workload itself did.
+        undone: what came of that decision instead.
     """
 
     uid: str
@@ -116,3 +131,4 @@ class Foreseen(msgspec.Struct, frozen=True):
     pods: int
     at: float
     decision: str = ""
+    undone: str = ""

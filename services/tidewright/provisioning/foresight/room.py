@@ -10,7 +10,7 @@ from tidewright.events.base import Because, Decision
 from tidewright.events.decisions import RecordObjectEvent
 from tidewright.events.provisioning import ExpectedPods, PlanScaleUp
 from tidewright.provisioning.fold.common import DID_NOT_COME
-from tidewright.provisioning.foresight.shares import Share, kind_of, limit_s, renewed, target_of
+from tidewright.provisioning.foresight.shares import Share, kind_of, limit_s, renewed, target_of, until
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.classes import items as merged
@@ -64,6 +64,7 @@ def helped(shares: Iterable[Share], placed: Mapping[str, int]) -> tuple[Expected
             workload=share.workload,
             uid=share.uid,
             pods=pods + (before.pods if before is not None else 0),
+            decision=share.decision or (before.decision if before is not None else ""),
         )
     return tuple(found.values())
 
@@ -71,7 +72,9 @@ def helped(shares: Iterable[Share], placed: Mapping[str, int]) -> tuple[Expected
 def why(helped_pods: Sequence[ExpectedPods]) -> list[Because]:
     """The reasons of a plan that places these."""
     reasons = [
-        because("PodsExpected", pods=share.pods, workload=named(share.workload))
+        because("PodsDecided", pods=share.pods, workload=named(share.workload), decision=share.decision)
+        if share.decision
+        else because("PodsExpected", pods=share.pods, workload=named(share.workload))
         for share in helped_pods[:MOST_NAMED]
     ]
     rest = helped_pods[MOST_NAMED:]
@@ -102,10 +105,10 @@ def not_come(state: State, index: Index, now: float) -> list[Decision]:
         workload = state.workloads.get(key)
         if workload is None or workload.uid != foreseen.uid:
             continue
-        limit = limit_s(state, key)
-        if not workload.refused and (key not in lacks or workload.since + limit > now):
+        reason = foreseen.undone or workload.refused
+        if not reason and (key not in lacks or until(state, index, key) > now):
             continue
-        reason = workload.refused or f"{lacks[key]} are still missing after {limit:.0f} s"
+        reason = reason or f"{lacks[key]} are still missing after {limit_s(state, key):.0f} s"
         decisions.append(
             RecordObjectEvent(
                 at=now,

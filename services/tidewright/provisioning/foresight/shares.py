@@ -13,6 +13,7 @@ import msgspec
 from tidewright.events.base import ObjectRef
 from tidewright.kube.keys import ObjectKey, PodKey
 from tidewright.kube.podshape import PodShape
+from tidewright.provisioning.foresight.kept import Scaling, Workload
 from tidewright.provisioning.foresight.templates import Unreadable
 from tidewright.provisioning.foresight.templates import shape_of as shape_of_template
 from tidewright.provisioning.foresight.wanted import lacking
@@ -20,7 +21,7 @@ from tidewright.provisioning.index.claims import has_claims
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.resolving import shape_of, told
 from tidewright.provisioning.pending.helped import expendable
-from tidewright.provisioning.settings import OFF
+from tidewright.provisioning.settings import DECISIONS, OFF
 from tidewright.provisioning.state import State
 
 FIRST_S = 60.0
@@ -37,8 +38,8 @@ class Share(msgspec.Struct):
         workload: at the top, by `owner_key`.
         count: how many.
         missing: those of them without a place; counts down.
+        decision: id of the decision to scale it that says so; empty where the workload itself does.
         made: they are there, and the scheduler has not looked at them.
-        until: log time until which they are waited for; None for those that are there.
     """
 
     workload: str
@@ -46,8 +47,8 @@ class Share(msgspec.Struct):
     shape: PodShape
     count: int
     missing: int = 0
+    decision: str = ""
     made: bool = False
-    until: float | None = None
 
 
 class Expecting(msgspec.Struct):
@@ -74,12 +75,11 @@ def renewed(state: State, index: Index) -> dict[str, int]:
     counting = index.counting
     if counting is None:
         return {}
-    for key in sorted(counting.unsure):
-        workload = state.workloads.get(key)
+    for key in sorted({*counting.unsure, *state.scalings}):  # whether a decision counts, modes say
         index.lacks.pop(key, None)
-        if workload is None or counting.top(key) != key:
+        if key not in state.workloads or counting.top(key) != key:
             continue
-        many = lacking(kind_of(key), workload, counting.standing(state, key))
+        many = lacking(kind_of(key), wanting(state, index, key), counting.standing(state, key))
         if many:
             index.lacks[key] = many
     counting.unsure.clear()
@@ -88,13 +88,18 @@ def renewed(state: State, index: Index) -> dict[str, int]:
 
 def waited_for(state: State, index: Index, now: float) -> bool:
     """Whether pods are still to come of which it is known how many."""
-    return any(state.workloads[key].since + limit_s(state, key) > now for key in renewed(state, index))
+    return any(until(state, index, key) > now for key in renewed(state, index))
 
 
 def stirred(state: State, index: Index, now: float) -> bool:
     """Whether an evaluation has something to do for workloads: pods are to come, or will not although nodes were ordered."""
-    refused = (key for key in state.foreseen if key in state.workloads and state.workloads[key].refused)
-    return foresees(index) and (waited_for(state, index, now) or any(True for _ in refused))
+    return foresees(index) and (
+        waited_for(state, index, now)
+        or any(
+            foreseen.undone or (key in state.workloads and state.workloads[key].refused)
+            for key, foreseen in state.foreseen.items()
+        )
+    )
 
 
 def limit_s(state: State, key: str) -> float:
@@ -103,20 +108,44 @@ def limit_s(state: State, key: str) -> float:
     return FIRST_S if took is None else min(max(LEAST_S, TIMES * took), MOST_S)
 
 
+def scaling_of(state: State, index: Index, key: str) -> Scaling | None:
+    """The decision to scale a workload that counts by now: where its service acts by the modes in force."""
+    scaling = state.scalings.get(key)
+    if scaling is None or index.settings.foresight != DECISIONS:
+        return None
+    service = scaling.decision.partition(".")[0]
+    namespace = target_of(key, "").namespace
+    return scaling if state.acting.held(service, namespace).acts else None
+
+
+def wanting(state: State, index: Index, key: str) -> Workload:
+    """A workload as it is wanted by now: by itself, or by a decision of which nothing is seen yet."""
+    workload, scaling = state.workloads[key], scaling_of(state, index, key)
+    if scaling is None:
+        return workload
+    return msgspec.structs.replace(workload, replicas=scaling.replicas, since=scaling.at)
+
+
+def until(state: State, index: Index, key: str) -> float:
+    """Log time until which the pods that a workload lacks are waited for."""
+    return wanting(state, index, key).since + limit_s(state, key)
+
+
 def expected(state: State, index: Index, now: float) -> Expecting:
     """Pods that are about to need room at `now`."""
     found = Expecting()
     if index.counting is None or index.settings.foresight == OFF:
         return found
     for key, many in sorted(renewed(state, index).items()):
-        until = state.workloads[key].since + limit_s(state, key)
-        if until <= now:
+        late = until(state, index, key)
+        if late <= now:
             continue
         shape = _shape(state, index, key)
         if shape is not None:
-            found.dues.append(until)
-            uid = state.workloads[key].uid
-            found.shares.append(Share(workload=key, uid=uid, shape=shape, count=many, until=until))
+            found.dues.append(late)
+            uid, scaling = state.workloads[key].uid, scaling_of(state, index, key)
+            decision = scaling.decision if scaling is not None else ""
+            found.shares.append(Share(workload=key, uid=uid, shape=shape, count=many, decision=decision))
     made: Counter[tuple[str, str]] = Counter()
     for pod_key in index.untried:
         top = _of_untried(state, index, pod_key, now)

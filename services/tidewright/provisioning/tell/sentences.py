@@ -93,6 +93,7 @@ _SENTENCES: dict[str, str] = {
     "ChunkFreed": "room on node {node} is held no longer for a chunk of buffer {buffer}",
     "PodsPending": "{pods} pods of {shapes} shapes are waiting",
     "PodsExpected": "{pods} pods of {workload} are about to come",
+    "PodsDecided": "{pods} pods of {workload} are about to come, by decision {decision}",
     "MoreExpected": "{pods} pods of {workloads} more workloads are about to come",
     "BelowMinimum": "group {group} has {target} nodes, its minimum is {minimum}",
     "WouldDelay": "what it would take is what request {head}, which comes before it, waits for",

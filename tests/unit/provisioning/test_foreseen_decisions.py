@@ -1,0 +1,162 @@
+"""Nodes for pods that the autoscaler has decided upon, before anything has carried that out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.provisioning.workloads import Workloads
+from tidewright.events import outcomes as o
+from tidewright.events import provisioning as p
+from tidewright.events.base import Event
+from tidewright.events.config import ModesSet
+
+DECIDED = {"foresight": "decisions"}
+
+
+def four(config: Any = None, **how: Any) -> Workloads:
+    """A Deployment of four pods that are all there."""
+    cluster = Workloads(config or DECIDED, **how)
+    cluster.add_group("g", maximum=50)
+    cluster.deployment("web", 4, status_replicas=4, template=cluster.form())
+    cluster.settle()
+    return cluster
+
+
+def sizes(cluster: Workloads) -> list[int]:
+    return [order.size for order in cluster.of(p.IncreaseNodeGroup)]
+
+
+def test_nodes_are_ordered_when_the_decision_is_there() -> None:
+    cluster = four(boots=False)
+    decision = cluster.scaled("web", 20)
+    assert sizes(cluster) == [16]  # in the answer to the decision itself
+    (plan,) = cluster.of(p.PlanScaleUp)
+    assert [(share.workload, share.pods, share.decision) for share in plan.expected] == [
+        ("Deployment/ns/web", 16, decision)
+    ]
+    (why,) = [reason for reason in plan.because if reason.rule == "PodsDecided"]
+    assert why.values == {"pods": 16, "workload": "Deployment ns/web", "decision": decision}
+
+
+def test_the_same_once_more_from_the_workload_itself_orders_nothing_more() -> None:
+    cluster = four(boots=False)
+    decision = cluster.scaled("web", 20)
+    cluster.advance(0.02)
+    cluster.tell(o.Applied(at=cluster.now, decision=decision))
+    cluster.deployment("web", 20)
+    cluster.deployment("web", 20, status_replicas=12)
+    cluster.advance(5)
+    assert sizes(cluster) == [16]
+    assert cluster.state.scalings == {}
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        lambda at, decision: o.Rejected(at=at, decision=decision, reason="Conflict", message="it shows 7"),
+        lambda at, decision: o.Failed(at=at, decision=decision, reason="Forbidden"),
+        lambda at, decision: o.Superseded(at=at, decision=decision, reason="Superseded"),
+        lambda at, decision: o.Applied(at=at, decision=decision, reason="DryRun"),
+    ],
+)
+def test_a_decision_that_is_not_carried_out_counts_no_longer_and_that_is_told(outcome: Any) -> None:
+    cluster = four(boots=False)
+    decision = cluster.scaled("web", 20)
+    cluster.advance(0.02)
+    said: Event = outcome(cluster.now, decision)
+    cluster.tell(said)
+    assert cluster.state.scalings == {}
+    cluster.pod("other", cluster.shape({"cpu": 100}))
+    cluster.settle()
+    (told,) = cluster.object_events("ExpectedPodsDidNotCome")
+    assert type(said).__name__ in told.message
+    assert cluster.state.foreseen == {}
+    assert sizes(cluster) == [16]
+
+
+def test_decisions_that_come_together_are_two_orders_at_most() -> None:
+    cluster = four(boots=False)
+    names = [f"web-{number}" for number in range(6)]
+    for name in names:
+        cluster.deployment(name, 1, status_replicas=1, template=cluster.form())
+    for name in names:
+        cluster.scaled(name, 3)
+    cluster.settle()
+    assert sizes(cluster) == [2, 12]
+
+
+def test_a_decision_that_is_refused_before_anything_was_ordered_orders_nothing() -> None:
+    cluster = four()
+    cluster.state.last_scale_up = cluster.now
+    decision = cluster.scaled("web", 20)
+    cluster.tell(o.Rejected(at=cluster.now, decision=decision, reason="Conflict"))
+    cluster.settle()
+    assert sizes(cluster) == []
+    assert cluster.object_events("ExpectedPodsDidNotCome") == []
+
+
+def test_the_last_decision_counts() -> None:
+    cluster = four(boots=False)
+    cluster.state.last_scale_up = cluster.now
+    cluster.scaled("web", 20)
+    cluster.scaled("web", 10)
+    cluster.settle()
+    assert sizes(cluster) == [6]
+
+
+def test_whoever_changes_the_workload_meanwhile_has_the_last_word() -> None:
+    cluster = four(boots=False)
+    cluster.state.last_scale_up = cluster.now
+    cluster.scaled("web", 20)
+    cluster.deployment("web", 6)
+    cluster.settle()
+    assert sizes(cluster) == [2]
+
+
+def test_a_decision_of_which_nothing_is_ever_seen_is_waited_for_no_longer_than_pods_are() -> None:
+    cluster = four(boots=False)
+    cluster.scaled("web", 20)
+    cluster.advance(120)
+    assert len(cluster.object_events("ExpectedPodsDidNotCome")) == 1
+    cluster.add_group("h")
+    cluster.pod("other", cluster.shape({"cpu": 100}))
+    cluster.settle()
+    assert sizes(cluster) == [16]
+
+
+def shadowed(cluster: Workloads) -> None:
+    cluster.tell(ModesSet(at=cluster.now, services={"autoscaler": "shadow"}))
+    cluster.scaled("web", 20)
+
+
+def recorded_only(cluster: Workloads) -> None:
+    cluster.scaled("web", 20, shadow=True)
+
+
+@pytest.mark.parametrize("play", [shadowed, recorded_only])
+def test_an_autoscaler_in_shadow_causes_no_nodes(play: Any) -> None:
+    cluster = four()
+    play(cluster)
+    cluster.settle()
+    assert sizes(cluster) == []
+
+
+def test_with_foresight_by_workloads_decisions_do_not_count() -> None:
+    cluster = four({"foresight": "workloads"})
+    cluster.scaled("web", 20)
+    cluster.settle()
+    assert sizes(cluster) == []
+    cluster.deployment("web", 20)
+    cluster.settle()
+    assert sizes(cluster) == [16]
+
+
+def test_a_decision_to_scale_in_counts_at_once() -> None:
+    cluster = four(boots=False)
+    cluster.state.last_scale_up = cluster.now
+    cluster.deployment("web", 20)
+    cluster.scaled("web", 4)
+    cluster.settle()
+    assert sizes(cluster) == []
