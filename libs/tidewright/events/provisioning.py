@@ -434,6 +434,7 @@ class PlanScaleUp(Decision, frozen=True, kw_only=True, tag="decision.plan-scale-
         parallel: all groups are ordered at once.
         buffers: CapacityBuffers whose chunks the plan places, as `namespace/name`, with how many.
         expected: workloads that are about to make pods which the plan places.
+        replaces: nodes that those of the plan are to replace, by consolidation; nothing waits for them then.
     """
 
     plan: str
@@ -448,6 +449,7 @@ class PlanScaleUp(Decision, frozen=True, kw_only=True, tag="decision.plan-scale-
     parallel: bool = False
     buffers: tuple[tuple[str, int], ...] = ()
     expected: tuple[ExpectedPods, ...] = ()
+    replaces: tuple[str, ...] = ()
 
 
 class DeclineScaleUp(Decision, frozen=True, kw_only=True, tag="decision.decline-scale-up.v1"):
@@ -674,6 +676,7 @@ class RemoveNode(Decision, frozen=True, kw_only=True, tag="decision.remove-node.
         daemons: DaemonSet pods that are asked to go along with them, and not waited for.
         size: the group's target size before.
         whole: of a zero-or-max group: all nodes that go with it or not at all, this one among them; else empty.
+        rule: `consolidation` or `replacement` of a node that goes by one of these; else empty.
     """
 
     node: str
@@ -685,6 +688,68 @@ class RemoveNode(Decision, frozen=True, kw_only=True, tag="decision.remove-node.
     daemons: tuple[PodToEvict, ...] = ()
     size: int = 0
     whole: tuple[str, ...] = ()
+    rule: str = ""
+
+
+class ProposeReplacement(Decision, frozen=True, kw_only=True, tag="decision.propose-replacement.v1"):
+    """A round of consolidation found nodes that others could replace for less, or finds that it is so no more.
+
+    A later round has to agree before anything is ordered.
+
+    Attributes:
+        nodes: those that would go; none: what was proposed before is withdrawn.
+        groups: what would be ordered instead: group to nodes.
+        before_micro, after_micro: what the ones cost an hour, and the others, in millionths.
+        pods: how many would move.
+    """
+
+    nodes: tuple[str, ...] = ()
+    groups: dict[str, int] = {}
+    before_micro: int = 0
+    after_micro: int = 0
+    pods: int = 0
+
+
+class ReplaceNodes(Decision, frozen=True, kw_only=True, tag="decision.replace-nodes.v1"):
+    """Nodes are replaced by others that cost less: these are ordered now, and those removed when they stand.
+
+    Attributes:
+        plan: name of the plan that orders them.
+        nodes, uids: those that are to go.
+        groups: what is ordered: group to nodes.
+        before_micro, after_micro: what the ones cost an hour, and the others, in millionths.
+        pods: how many are to move.
+        wait_s: given up when the others are not ready, and able to take the pods, after so long.
+    """
+
+    plan: str
+    nodes: tuple[str, ...]
+    uids: tuple[str, ...]
+    groups: dict[str, int]
+    before_micro: int
+    after_micro: int
+    pods: int
+    wait_s: float
+
+
+class EndReplacement(Decision, frozen=True, kw_only=True, tag="decision.end-replacement.v1"):
+    """A replacement is over: its nodes have gone, or it is given up.
+
+    Attributes:
+        replacement: id of the decision that began it.
+        nodes: those that were to go.
+        groups: as in `ReplaceNodes`.
+        result: `Done` or `GivenUp`.
+        reason: CamelCase: why it is given up; empty when it is not.
+        message: the same for people.
+    """
+
+    replacement: str
+    nodes: tuple[str, ...]
+    groups: dict[str, int]
+    result: str
+    reason: str = ""
+    message: str = ""
 
 
 class UndoRemoval(Decision, frozen=True, kw_only=True, tag="decision.undo-removal.v1"):

@@ -447,11 +447,37 @@ class LeavingNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     rule: str = "scale-down"
 
 
+class ReplacedNodes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Nodes that others which cost less would replace once later rounds agree, or do replace.
+
+    Attributes:
+        groups: what is ordered for it: group to nodes.
+        pods: how many would move; 0 of what is under way.
+        before_per_hour_micro: what the nodes cost, in millionths of the currency.
+        after_per_hour_micro: what those cost that replace them.
+        saves_per_hour_micro: the difference.
+        overlap_micro: what it costs that both run while pods move; 0 of what is under way.
+        under_way: the others are ordered.
+        rule: what decides it: `replace`.
+    """
+
+    nodes: tuple[str, ...]
+    groups: dict[str, int]
+    pods: int
+    before_per_hour_micro: int
+    after_per_hour_micro: int
+    saves_per_hour_micro: int
+    overlap_micro: int
+    under_way: bool
+    rule: str
+
+
 class ScaleDownPlan(Answer, frozen=True, kw_only=True):
     """Answer to `plan scale-down`.
 
     Attributes:
         going: nodes that would go now, in their order.
+        replacing: what others that cost less would replace, or do; at most one at a time.
         later: nodes that nobody needs and that wait, and why.
         staying: reason to the nodes that stay for it.
         saves_per_hour_micro: price of what goes now or later, as far as prices are known.
@@ -460,6 +486,7 @@ class ScaleDownPlan(Answer, frozen=True, kw_only=True):
     """
 
     going: tuple[LeavingNode, ...]
+    replacing: tuple[ReplacedNodes, ...] = ()
     later: dict[str, str]
     staying: dict[str, tuple[str, ...]]
     saves_per_hour_micro: int | None

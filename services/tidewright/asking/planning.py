@@ -15,6 +15,7 @@ from tidewright.asking.answers import (
     PlannedRequest,
     PlannedSubset,
     ProvisioningPlan,
+    ReplacedNodes,
     ScaleDownPlan,
     SpreadPlan,
     StatedCondition,
@@ -128,6 +129,15 @@ def answer_of_scale_down(source: Source, moment: Moment, found: what_if_scaledow
                 rule=one.rule,
             )
             for one in found.going
+        ),
+        replacing=tuple(
+            ReplacedNodes(
+                nodes=one.nodes, groups=dict(one.groups), pods=one.pods,
+                before_per_hour_micro=one.before_micro, after_per_hour_micro=one.after_micro,
+                saves_per_hour_micro=one.saves_micro, overlap_micro=one.overlap_micro,
+                under_way=one.under_way, rule=one.rule,
+            )
+            for one in found.replacing
         ),
         later=dict(found.later), staying=dict(found.staying), saves_per_hour_micro=found.saves_micro,
         cooling=found.cooling, healthy=found.healthy,

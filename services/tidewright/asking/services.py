@@ -97,6 +97,7 @@ SERVICES: tuple[Service, ...] = (
             "increase-node-group decrease-node-group create-node-group delete-node-group delete-instances back-off-group "
             "resolve-pod fill-buffer "
             "track-idle-nodes track-unneeded-nodes remove-node undo-removal mark-node evict-pod report-cluster-status "
+            "propose-replacement replace-nodes end-replacement "
             "create-object delete-object patch-object set-status "
             "record-object-event set-timer cancel-timer"
         ),

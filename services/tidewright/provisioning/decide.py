@@ -46,6 +46,7 @@ from tidewright.log.input_set import InputSet
 from tidewright.provisioning import holding
 from tidewright.provisioning.cluster import status_map
 from tidewright.provisioning.cluster.follow_up import answered, cancelled, not_taken_back, respecified
+from tidewright.provisioning.consolidation.replacing import concluded
 from tidewright.provisioning.evaluate import Evaluation, room_of
 from tidewright.provisioning.fold.common import EVALUATE, SCAN
 from tidewright.provisioning.fold.evolve import evolve
@@ -229,6 +230,10 @@ def _scanned(state: State, event: TimerFired) -> Sequence[Decision]:
             found = part_of_a_pass(state, index, room, now)
     decisions, due = found.decisions, found.due
     if found.plan is None or not found.plan.more:
+        with PARTS.measure(parts.FIND_UNNEEDED):
+            more = concluded(state, index, room, found.plan, now)
+        decisions += more.decisions
+        due = min((at for at in (due, more.due) if at is not None), default=None)
         soft = soft_marks(state, _waiting(found), index.settings.soft_taints, now)
         decisions += soft.marks
         if soft.more and holding.marks(state):

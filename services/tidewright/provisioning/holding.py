@@ -29,8 +29,10 @@ from tidewright.events.provisioning import (
     IncreaseNodeGroup,
     MarkNode,
     PlanScaleUp,
+    ProposeReplacement,
     ReleaseCapacity,
     RemoveNode,
+    ReplaceNodes,
     TrackIdleNodes,
     TrackUnneededNodes,
 )
@@ -48,11 +50,12 @@ ALWAYS = (
     CloseScaleUp,
     DeclineScaleUp,
     FillBuffer,
+    ProposeReplacement,
     TrackIdleNodes,
     TrackUnneededNodes,
 )
 """Records of its own view of the facts: kept and folded whatever holds it back. Any other is recorded as one that would be."""
-_ORDERS = (PlanScaleUp, IncreaseNodeGroup, CreateNodeGroup, RemoveNode, DeleteInstances)
+_ORDERS = (PlanScaleUp, IncreaseNodeGroup, CreateNodeGroup, RemoveNode, DeleteInstances, ReplaceNodes)
 _OF_ORDERS = frozenset({"ScaledUpGroup", "TriggeredScaleUp", "ScaleUpRequested"})
 """Reasons of object events that tell of orders."""
 _NOT_ORDERED = Held("dry-run", "its configuration says dry-run", reports=False)

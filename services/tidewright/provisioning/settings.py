@@ -7,6 +7,7 @@ flags that mean nothing here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -114,8 +115,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         batch_s: for how long deletions of one group are gathered for one call; 0: as long as the call before it is under way.
         cordon: a node is cordoned when it is drained.
         drain_priorities: pods are evicted by groups of priority; excludes `max_graceful_s`.
-        consolidation: group, or `*` for the others, to how far nodes that are used go, too: `off`, `empty`, `underutilised`.
-        consolidation_budgets: how many nodes of a group may go so at a time, and when.
+        consolidation: group, or `*` for the others, to how far nodes that are used go, too: `off`, `empty`, `underutilised`,
+            `replace`.
+        consolidation_budgets: group, or `*` for the others, to how many of its nodes may go so at a time, and when.
+        consolidate_after_s: no pod has come to a node, or left it, for so long before it goes so; infinite: none does.
+        min_saving: part of their price that must be saved at least before nodes are replaced.
+        spot_types_min: machine types of spot nodes that must be cheaper before a spot node is replaced by one.
     """
 
     profile: str = "compat"
@@ -188,7 +193,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cordon: bool = True
     drain_priorities: tuple[DrainPriority, ...] = ()
     consolidation: dict[str, str] = {}
-    consolidation_budgets: tuple[budgets.Disruptions, ...] = budgets.DEFAULT
+    consolidation_budgets: dict[str, tuple[budgets.Disruptions, ...]] = {}
+    consolidate_after_s: float = 0.0
+    min_saving: float = 0.05
+    spot_types_min: int = 15
     machine_types: tuple[MachineType, ...] = ()
     booking_s: float = 600.0
     request_expiry_s: float = 7 * 86_400.0
@@ -229,6 +237,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def hold(self) -> bool:
         return self.profile == "hold"
+
+    @property
+    def consolidates(self) -> bool:
+        """Whether nodes that are used may go, of any group."""
+        return any(mode != modes.OFF for mode in self.consolidation.values())
+
+    @property
+    def replaces(self) -> bool:
+        """Whether nodes may be replaced by cheaper ones, of any group."""
+        return modes.REPLACE in self.consolidation.values()
 
 
 _NAMES: dict[str, str] = {
@@ -287,6 +305,7 @@ _NAMES: dict[str, str] = {
     "node-deletion-delay-timeout": "delay_deletion_s",
     "node-deletion-batcher-interval": "batch_s",
     "cordon-node-before-terminating": "cordon",
+    "spot-types-min": "spot_types_min",
     "profile": "profile",
     "booking-duration": "booking_s",
     "request-expiry": "request_expiry_s",
@@ -327,6 +346,7 @@ _NOT_NEGATIVE = frozenset(
         "scale_down_delay_after_failure_s", "recheck_s", "max_parallelism", "max_drains", "system_timeout_s",
         "min_replicas", "max_graceful_s", "soft_taints", "eviction_s", "after_taint_s", "delay_deletion_s", "batch_s",
         "foresight_limit",
+        "spot_types_min",
     }
 )  # fmt: skip
 WITHOUT_MEANING: dict[str, tuple[str, ...]] = {
@@ -412,12 +432,30 @@ def _priorities(value: Any) -> tuple[DrainPriority, ...]:
     return found
 
 
+def _after(value: Any) -> float:
+    """A duration, or `Never`."""
+    seconds = math.inf if value == "Never" else _scalar("consolidate_after_s", float, value)
+    if seconds < 0:
+        raise ValueError("expected a duration, or Never")
+    return float(seconds)
+
+
+def _percentage(value: Any) -> float:
+    """A part, as a number of percent with or without its sign."""
+    part = float(str(value).removesuffix("%")) / 100
+    if not 0 <= part <= 1:
+        raise ValueError("expected a percentage from 0% to 100%")
+    return part
+
+
 _TEXTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "foresight": ("foresight", _foresight),
     "as-reference": ("as_reference", _ways),
     "drain-priority-config": ("drain_priorities", _priorities),
     "consolidation": ("consolidation", modes.read_modes),
-    "consolidation-budgets": ("consolidation_budgets", budgets.read_budgets),
+    "consolidation-budgets": ("consolidation_budgets", budgets.read_by_group),
+    "consolidate-after": ("consolidate_after_s", _after),
+    "min-saving": ("min_saving", _percentage),
 }
 """Settings of a form of their own: the field, and what reads it."""
 _TOTALS: dict[str, tuple[str, ...]] = {

@@ -19,6 +19,7 @@ from tidewright.kube.taints import taints_of
 from tidewright.provisioning.buffers.kept import Buffer, HeldChunk, TemplateMeta
 from tidewright.provisioning.cluster.backoff import Entry
 from tidewright.provisioning.cluster.limits import Learnt
+from tidewright.provisioning.consolidation.kept import Kept
 from tidewright.provisioning.foresight.kept import Foreseen, Form, Scaling, Workload
 from tidewright.provisioning.group_ids import NO_GROUP, NodeGroupId
 from tidewright.provisioning.pending.helped import of_daemon_set
@@ -429,6 +430,7 @@ class State(msgspec.Struct, dict=True):
         said: pod to the reason of the last event about it; reason of a standing event to its message.
         said_at: reason of a standing event to the log time of its last telling.
         counts, histograms: see `counts`.
+        consolidating: what consolidation remembers, while some group has it.
         acting: the modes in force.
     """
 
@@ -487,6 +489,7 @@ class State(msgspec.Struct, dict=True):
     counts: dict[str, float] = {}
     histograms: dict[str, list[float]] = {}
     reported: Reported = msgspec.field(default_factory=Reported)
+    consolidating: Kept = msgspec.field(default_factory=Kept)
     acting: Acting = msgspec.field(default_factory=Acting)
 
     @cached_property

@@ -147,6 +147,49 @@ def test_a_pod_of_two_disruption_budgets_keeps_its_node() -> None:
     assert begun(cluster) == []
 
 
+def test_two_rounds_must_agree_that_lie_apart() -> None:
+    cluster = used({**ON, "scale-down-unneeded-time": "0s"})
+    cluster.advance(0.1 + 10)
+    (found,) = cluster.unneeded
+    assert "has to agree" in cluster.standing(found)
+    assert begun(cluster, protection.ROUNDS_S - 5) == []
+    assert begun(cluster, 20) == [found]
+
+
+@pytest.mark.parametrize(("after", "goes"), [("0s", True), ("30m", False), ("Never", False)])
+def test_a_node_rests_as_long_as_pods_come_and_go(after: str, goes: bool) -> None:
+    cluster = used({**ON, "consolidate-after": after}, counts=(6, 6, 6))
+    for node in range(3):
+        cluster.gone(f"p{node}-5")
+    assert bool(begun(cluster, 1700)) is goes
+    if not goes:
+        (found,) = cluster.unneeded
+        assert "consolidate-after" in cluster.standing(found)
+    assert bool(begun(cluster, 200)) is (after != "Never")
+
+
+def test_a_node_on_which_room_was_booked_rests() -> None:
+    cluster = used(ON)
+    cluster.state.consolidating.took.update(dict.fromkeys(("g0", "g1", "g2"), cluster.now))
+    assert begun(cluster, protection.YOUNG_S - 10) == []
+    (found,) = cluster.unneeded
+    assert "room for a request or a buffer" in cluster.standing(found)
+    assert begun(cluster, 30) == [found]
+
+
+def test_more_pods_than_a_budget_has_left_are_never_planned() -> None:
+    cluster = used(ON)
+    cluster.budget(4)
+    assert begun(cluster) == []
+    cluster.budget(5)
+    assert len(begun(cluster, 600)) == 1
+
+
+def test_groups_have_budgets_of_their_own() -> None:
+    assert begun(used({**ON, "consolidation-budgets": {"g": "0", "*": "100%"}})) == []
+    assert begun(used({**ON, "consolidation-budgets": {"h": "0"}})) != []
+
+
 @pytest.mark.parametrize(("budget", "most"), [("0", 0), ("0%", 0), ("10%", 1), ("2", 2), ("100%", 3)])
 def test_no_more_go_at_a_time_than_budgets_allow(budget: str, most: int) -> None:
     config = {
@@ -198,14 +241,22 @@ def test_budgets_hold_in_their_windows_and_for_their_reasons() -> None:
     (empties,) = read_budgets([{"nodes": 1, "reasons": ["Empty"]}])
     assert empties.holds(EMPTY, 0.0)
     assert not empties.holds(UNDERUTILISED, 0.0)
-    assert budgets.next_change((weekdays,), MONDAY_NOON) == MONDAY_NOON + 5 * 3600
+    assert budgets.next_change({"g": (weekdays,)}, MONDAY_NOON) == MONDAY_NOON + 5 * 3600
 
 
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("consolidation", "replace", "expected off, empty or underutilised, not 'replace'"),
-        ("consolidation", {"g": "all"}, "of group g expected off, empty or underutilised, not 'all'"),
+        ("consolidation", "some", "expected off, empty, underutilised or replace, not 'some'"),
+        (
+            "consolidation",
+            {"g": "all"},
+            "of group g expected off, empty, underutilised or replace, not 'all'",
+        ),
+        ("consolidation-budgets", {"g": "x"}, "of group g nodes='x': expected 0 or more"),
+        ("consolidate-after", -1, "expected a duration, or Never"),
+        ("min-saving", "120%", "expected a percentage from 0% to 100%"),
+        ("spot-types-min", -1, "expected 0 or more"),
         ("consolidation-budgets", "-1", "nodes='-1': expected 0 or more"),
         (
             "consolidation-budgets",
@@ -229,8 +280,9 @@ def test_a_mode_that_yaml_reads_as_false_is_off() -> None:
 
 def test_plan_names_the_rule_and_what_is_saved() -> None:
     cluster = used({**ON, "scale-down-unneeded-time": "0s"}, price_micro=200_000)
+    cluster.advance(12)
     copied = msgspec.json.decode(msgspec.json.encode(cluster.state), type=State)
-    answer = what_if_scaledown.preview(copied, cluster.now)
+    answer = what_if_scaledown.preview(copied, cluster.now + protection.ROUNDS_S)
     (going,) = answer.going
     assert (going.rule, going.saves_micro, going.pods) == ("consolidation", 200_000, 5)
     assert "(drain, consolidation): 5 pods go to" in what_if_scaledown.as_text(answer)

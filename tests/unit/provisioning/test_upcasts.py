@@ -23,6 +23,7 @@ GONE = {"evaluating", "evaluated_at", "touched", "first_wake"}
 UNKNOWN = {"removal", "controller", "deleting_at"}
 """Of pods, what facts of before do not say all of."""
 NEW = {
+    "consolidating",
     "buffers",
     "buffers_looked_at",
     "held_chunks",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tests.unit.provisioning.replaceworld import Pools
 from tests.unit.provisioning.watched import OWNER, Watched, three_nodes
 from tests.unit.settings.trying import ABSENT, Setting
 from tidewright.events import facts as f
@@ -174,6 +175,27 @@ def used(cluster: Watched) -> None:
         cluster.placed(f"pod{i}", f"g{i % 3}")
 
 
+def just_used(cluster: Watched) -> None:
+    used(cluster)
+    cluster.placed("more", "g0")
+    cluster.gone("more")
+
+
+def replaced(config: JsonObject, **label: str) -> list[Decision]:
+    """A dear node whose pod needs no more than a cheap one."""
+    labels = {name.replace("_", "/"): value for name, value in label.items()}
+    cluster = Pools(config)
+    cluster.pool("dear", 1, cpu=8000, price=1_000_000, labels=labels)
+    cluster.pool("cheap", 0, cpu=4000, price=300_000, labels=labels)
+    cluster.running("pod", "dear0", 3500)
+    cluster.advance(300)
+    return cluster.said
+
+
+def replaced_spot(config: JsonObject) -> list[Decision]:
+    return replaced(config, **{"karpenter.sh_capacity-type": "spot"})
+
+
 LOCAL = f.Removal(volumes=(f.LocalVolume(name="data", kind="hostPath"),))
 MIRROR = f.Removal(mirror=True)
 TRIED_SCALE_DOWN: dict[str, Setting] = {
@@ -204,6 +226,11 @@ TRIED_SCALE_DOWN: dict[str, Setting] = {
     "max-graceful-termination-sec": Setting(story(one_pod()), (ABSENT, 10), REMOVED),
     "max-bulk-soft-taint-count": Setting(story(empty_nodes), (ABSENT, 1), MARKED),
     "consolidation": Setting(story(used), (ABSENT, "underutilised"), REMOVED),
+    "consolidate-after": Setting(
+        story(just_used), (ABSENT, "Never"), REMOVED, {"consolidation": "underutilised"}
+    ),
+    "min-saving": Setting(replaced, (ABSENT, "80%"), p.ReplaceNodes),
+    "spot-types-min": Setting(replaced_spot, (ABSENT, 1), p.ReplaceNodes),
     "consolidation-budgets": Setting(story(used), (ABSENT, "0"), REMOVED, {"consolidation": "underutilised"}),
     "cordon-node-before-terminating": Setting(story(empty_nodes), (ABSENT, False), MARKED),
 }

@@ -6,12 +6,13 @@ reasons for these alone. The smallest that holds counts, less what is going alre
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from tidewright.kube.windows import standing, windows
+from tidewright.provisioning.consolidation.modes import OTHERS
 
 EMPTY, UNDERUTILISED = "Empty", "Underutilized"
 REASONS = (EMPTY, UNDERUTILISED)
@@ -48,6 +49,30 @@ class Disruptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 DEFAULT = (Disruptions(nodes="10%"),)
+Budgets = Mapping[str, tuple[Disruptions, ...]]
+"""Group, or `*` for the others, to its budgets."""
+
+
+def read_by_group(value: Any) -> dict[str, tuple[Disruptions, ...]]:
+    """Budgets of all groups, or an object of groups (`*` for the others), each as `read_budgets` has it.
+
+    Raises:
+        TypeError, ValueError: a field is not what it may be; the message names it.
+    """
+    if not isinstance(value, Mapping):
+        return {OTHERS: read_budgets(value)}
+    found: dict[str, tuple[Disruptions, ...]] = {}
+    for group, several in value.items():
+        try:
+            found[str(group)] = read_budgets(several)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"of group {group} {error}") from error
+    return found
+
+
+def of_group(given: Budgets, group: str) -> tuple[Disruptions, ...]:
+    """The budgets of a group: its own, those of the others, or the default."""
+    return given.get(group, given.get(OTHERS, DEFAULT))
 
 
 def read_budgets(value: Any) -> tuple[Disruptions, ...]:
@@ -94,7 +119,8 @@ def left(budgets: Sequence[Disruptions], reason: str, size: int, away: int, now:
     return max(0, min([size, *holding]) - away)
 
 
-def next_change(budgets: Iterable[Disruptions], now: float) -> float | None:
+def next_change(given: Budgets, now: float) -> float | None:
     """When a window next opens or closes; None when none ever does."""
-    ends = (standing(windows(f"{b.schedule} {b.duration}"), now).until for b in budgets if b.schedule)
+    scheduled = [budget for several in given.values() for budget in several if budget.schedule]
+    ends = (standing(windows(f"{b.schedule} {b.duration}"), now).until for b in scheduled)
     return min((end for end in ends if end is not None), default=None)

@@ -1,12 +1,12 @@
-"""How far consolidation goes: `off`, `empty` or `underutilised`, for all groups or for some. Addendum 4.2."""
+"""How far consolidation goes: `off`, `empty`, `underutilised` or `replace`, for all groups or for some. Addendum 4.2."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-OFF, EMPTY, UNDERUTILISED = "off", "empty", "underutilised"
-MODES = (OFF, EMPTY, UNDERUTILISED)
+OFF, EMPTY, UNDERUTILISED, REPLACE = "off", "empty", "underutilised", "replace"
+MODES = (OFF, EMPTY, UNDERUTILISED, REPLACE)
 OTHERS = "*"
 """In place of a group's id: the groups that are not named."""
 

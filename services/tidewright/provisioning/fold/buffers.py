@@ -16,6 +16,7 @@ from tidewright.kube.keys import BufferKey, buffer_key, key_of, name_of, namespa
 from tidewright.provisioning.buffers.kept import Buffer, Resolution, TemplateMeta, held_by
 from tidewright.provisioning.buffers.managed import accepted, digest_of, wanted_by
 from tidewright.provisioning.buffers.naming import template_name
+from tidewright.provisioning.fold import consolidating
 from tidewright.provisioning.fold.common import BUFFER_KIND, wake
 from tidewright.provisioning.fold.forgetting import forget_shape
 from tidewright.provisioning.fold.touched import Touched
@@ -193,6 +194,7 @@ def filled(state: State, event: p.FillBuffer, _touched: Touched) -> None:
         buffer.lacking_since = None
     buffer.wanted, buffer.ready = event.replicas, event.ready
     buffer.upcoming, buffer.missing = event.upcoming, event.missing
+    consolidating.room_taken(state, event.places, buffer.places)
     buffer.places = dict(sorted(event.places.items()))
     buffer.why = "; ".join(f"{verdict.group}: {verdict.reason}" for verdict in event.verdicts)
 

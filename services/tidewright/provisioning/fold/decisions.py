@@ -19,7 +19,7 @@ from tidewright.events.decisions import (
 from tidewright.kube.keys import ObjectKey, PodKey, RequestKey, pod_key, request_key
 from tidewright.provisioning.cluster.backoff import RESET_S, Entry
 from tidewright.provisioning.cluster.limits import Learnt
-from tidewright.provisioning.fold import buffers, removals
+from tidewright.provisioning.fold import buffers, consolidating, removals
 from tidewright.provisioning.fold.common import (
     DID_NOT_COME,
     REQUEST_KIND,
@@ -100,6 +100,8 @@ def _attempt(state: State, event: p.AttemptRequest, _touched: Touched) -> None:
         request.missed = False
         request.domains = event.domains
         request.places = _as_stored(event.places, dict[str, dict[str, int]])
+        for places in request.places.values():
+            consolidating.room_taken(state, places, {})
         request.ordered = bool(event.awaits)
 
 
@@ -202,10 +204,11 @@ def _plan(state: State, event: p.PlanScaleUp, _touched: Touched) -> None:
         state.foreseen[share.workload] = Foreseen(
             uid=share.uid, plan=event.plan, pods=share.pods, at=event.at, decision=share.decision
         )
-    if not event.buffers:  # a refill keeps nobody else's nodes
+    asked_for = not event.buffers and not event.replaces  # what nobody waits for keeps nobody else's nodes
+    if asked_for:
         state.last_scale_up = event.at
     for increase in event.increases:
-        if not event.buffers and state.scan.told:  # nobody asks for it before
+        if asked_for and state.scan.told:  # nobody asks for it before
             state.lately.setdefault(NodeGroupId(increase.group), Lately()).add = event.at
         opened = state.open.setdefault(NodeGroupId(increase.group), Open(increase=0, requested_at=event.at))
         added = increase.size - increase.from_size
@@ -419,5 +422,8 @@ DECISIONS: dict[type[Event], Callable[[State, Any, Touched], None]] = {
     p.DeclineScaleUp: _decline,
     p.ReportClusterStatus: _report,
     RecordObjectEvent: _said,
+    p.ProposeReplacement: consolidating.proposed,
+    p.ReplaceNodes: consolidating.begun,
+    p.EndReplacement: consolidating.ended,
     **removals.DECISIONS,
 }

@@ -12,7 +12,7 @@ from tidewright.events.base import Event
 from tidewright.events.config import ConfigSet
 from tidewright.kube.keys import key_of, pod_key, request_key
 from tidewright.provisioning.cluster.cluster_state import first_observed, wrong_size
-from tidewright.provisioning.fold import buffers, removals, workloads
+from tidewright.provisioning.fold import buffers, consolidating, removals, workloads
 from tidewright.provisioning.fold.common import (
     forget_index,
     wake,
@@ -88,6 +88,7 @@ def _pod(state: State, event: f.PodObserved, touched: Touched) -> None:
         if old is not None:
             _left(state, old, touched)
             removals.pod_changed(state, old.node, touched)
+            consolidating.pod_left(state, key, old)
             forget_shape(state, old.shape)
         return
     pod = pod_of(event)
@@ -95,6 +96,7 @@ def _pod(state: State, event: f.PodObserved, touched: Touched) -> None:
         pod.untried_at = old.untried_at
     state.pods[key] = pod
     add_pod(state, index, key, pod)
+    consolidating.pod_seen(state, key, pod, old)
     if old is not None and old.shape != pod.shape:
         forget_shape(state, old.shape)
     came = pod.waiting and (old is None or not old.waiting)
@@ -120,6 +122,7 @@ def _pod_gone(state: State, event: f.PodGone, touched: Touched) -> None:
         remove_pod(state, index, key, old)
         _left(state, old, touched)
         removals.pod_changed(state, old.node, touched)
+        consolidating.pod_left(state, key, old)
         forget_shape(state, old.shape)
 
 
@@ -213,6 +216,8 @@ def _remember(state: State, name: str, node: Node, now: float) -> None:
 def _node_gone(state: State, event: f.NodeGone, touched: Touched) -> None:
     old = state.nodes.pop(event.name, None)
     state.marks.pop(event.name, None)
+    if old is not None:
+        consolidating.node_gone(state, event.name, old)
     removals.gone(state, event.name)
     state.unneeded.pop(event.name, None)
     state.paused.pop(event.name, None)

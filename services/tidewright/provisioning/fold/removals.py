@@ -11,6 +11,7 @@ from tidewright.events.base import Event
 from tidewright.events.decisions import EvictPod
 from tidewright.kube.keys import PodKey, pod_key
 from tidewright.kube.taints import TO_BE_DELETED
+from tidewright.provisioning.fold import consolidating
 from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import index_of
@@ -40,7 +41,9 @@ def _remove(state: State, event: p.RemoveNode, _touched: Touched) -> None:
         whole=event.whole,
         daemons={pod_key(pod.namespace, pod.name): pod.uid for pod in event.daemons},
         emptied_at=None if event.node in index_of(state).busy else event.at,
+        rule=event.rule,
     )
+    consolidating.removal_begun(state, event.node, event.at)
 
 
 def _undo(state: State, event: p.UndoRemoval, _touched: Touched) -> None:
@@ -83,6 +86,8 @@ def _evict(state: State, event: EvictPod, _touched: Touched) -> None:
         order=event.id,
     )
     state.orders[event.id] = EvictOrder(event.node, key)
+    if pod is not None and before is None:
+        consolidating.evicted(state, key, pod, event.at)
 
 
 DECISIONS: dict[type[Event], Callable[[State, Any, Touched], None]] = {
@@ -299,6 +304,7 @@ def forget(state: State) -> None:
     state.softening.clear()
     state.left.clear()
     state.stuck.clear()
+    consolidating.forget(state)
 
 
 def leftovers(state: State) -> list[str]:

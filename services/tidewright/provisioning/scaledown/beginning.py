@@ -11,14 +11,18 @@ from tidewright.kube.keys import PodKey, parts
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.scaledown import passes
+from tidewright.provisioning.scaledown.drain.evictions import Evicted
 from tidewright.provisioning.scaledown.going.whole import Leaver
 from tidewright.provisioning.scaledown.removal.evicting import grace_s, priority_of
 from tidewright.provisioning.scaledown.removal.standing import movers
+from tidewright.provisioning.scaledown.scene import Removal
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import Lately, State
 from tidewright.provisioning.tell.sentences import because
 
 EMPTY, DRAIN = "empty", "drain"
+CONSOLIDATION, REPLACEMENT = "consolidation", "replacement"
+"""Rules by which nodes go, beside scale-down's own."""
 PLACES = 5
 """Nodes that a reason names, of those where pods would go."""
 
@@ -35,18 +39,11 @@ def _removal(state: State, plan: passes.Plan, leaver: Leaver, settings: Settings
         plan.evictions[leaver.name],
     )
     whole = (other.name for other in plan.going if other.group == leaver.group) if group.zero_or_max else ()
-    where = Counter(removal.moves.values()).most_common(PLACES)
     why = [because("Unneeded", node=leaver.name, unneeded_s=int(now - plan.memory.unneeded[leaver.name]))]
     if removal.moves:
-        why.append(
-            because(
-                "PodsFitElsewhere",
-                pods=len(removal.moves),
-                places=", ".join(f"{name} ({pods})" for name, pods in where),
-                nodes=len(set(removal.moves.values())),
-            )
-        )
-    why += _consolidated(state, leaver, pods=len(removal.moves))
+        why.append(_fits(removal))
+    arithmetic = _consolidated(state, leaver, pods=len(removal.moves))
+    why += arithmetic
     return _decision(
         state,
         leaver.name,
@@ -57,6 +54,36 @@ def _removal(state: State, plan: passes.Plan, leaver: Leaver, settings: Settings
         daemons=evicted.daemons,
         whole=tuple(whole),
         why=why,
+        rule=CONSOLIDATION if arithmetic else "",
+    )
+
+
+def replaced(
+    state: State, removal: Removal, leaves: Evicted, settings: Settings, *, now: float, why: Because
+) -> RemoveNode:
+    """The decision for a node that others replace, and that goes now that they stand; `why` is what that saves."""
+    return _decision(
+        state,
+        removal.node,
+        leaves.pods,
+        settings,
+        now=now,
+        drains=not removal.empty,
+        daemons=leaves.daemons,
+        whole=(),
+        why=(why, _fits(removal)),
+        rule=REPLACEMENT,
+    )
+
+
+def _fits(removal: Removal) -> Because:
+    """Where the pods of a node go."""
+    where = Counter(removal.moves.values()).most_common(PLACES)
+    return because(
+        "PodsFitElsewhere",
+        pods=len(removal.moves),
+        places=", ".join(f"{name} ({pods})" for name, pods in where),
+        nodes=len(set(removal.moves.values())),
     )
 
 
@@ -71,6 +98,7 @@ def _decision(
     whole: tuple[str, ...],
     why: Sequence[Because],
     daemons: Iterable[PodKey] = (),
+    rule: str = "",
 ) -> RemoveNode:
     """That a node goes, with these pods evicted, and why; `drains`: a pass found it with pods, whatever there is now."""
     node = state.nodes[name]
@@ -86,6 +114,7 @@ def _decision(
         daemons=tuple(_to_evict(state, daemons, settings)),
         size=state.groups[NodeGroupId(node.group)].target,
         whole=whole,
+        rule=rule,
         because=tuple(why),
     )
 

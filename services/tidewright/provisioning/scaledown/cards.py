@@ -259,7 +259,7 @@ def _consolidated(index: Index, name: str, group: GroupTraits | None) -> bool:
     if group is None or group.zero_or_max:
         return False
     mode = modes.mode_of(index.settings.consolidation, group.id)
-    return mode == modes.UNDERUTILISED or (mode == modes.EMPTY and name not in index.busy)
+    return mode in (modes.UNDERUTILISED, modes.REPLACE) or (mode == modes.EMPTY and name not in index.busy)
 
 
 def _plainly_occupied(state: State, index: Index, name: str) -> bool:

@@ -6,6 +6,7 @@ differs from the reference by intention is said by number (`differences`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -137,6 +138,7 @@ class Plan(msgspec.Struct, kw_only=True):
         evictions: of the nodes that go.
         more: the pass goes on where this part of it has ended.
         limited: it ended since enough nodes were found.
+        rest_until: when the first of those that consolidation lets rest may go.
         memory: for the next pass.
     """
 
@@ -151,6 +153,7 @@ class Plan(msgspec.Struct, kw_only=True):
     evictions: dict[str, Evicted] = {}
     more: bool = False
     limited: bool = False
+    rest_until: float = math.inf
     memory: Memory
 
 

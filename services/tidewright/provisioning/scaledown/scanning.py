@@ -19,6 +19,7 @@ from tidewright.provisioning.cluster.backoff import backed_off
 from tidewright.provisioning.cluster.cluster_state import Counts, Health, cluster_healthy
 from tidewright.provisioning.consolidation import budgets as disruptions
 from tidewright.provisioning.consolidation import protection
+from tidewright.provisioning.consolidation.kept import Replacement
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.holding import LOOK_AGAIN_S, marks
 from tidewright.provisioning.index.index import Index
@@ -76,7 +77,12 @@ class Found(msgspec.Struct):
 
 
 class LiveScene(passes.Scene):
-    """The cluster as the state has it, with what is kept of its nodes."""
+    """The cluster as the state has it, with what is kept of its nodes.
+
+    Attributes:
+        kept_for: nodes of a replacement that is under way: passes leave them alone.
+        replacing: every node is judged as one that consolidation would have go.
+    """
 
     def __init__(self, state: State, index: Index, cards: Cards, room: Room, now: float) -> None:
         groups = groups_of(state)
@@ -96,6 +102,8 @@ class LiveScene(passes.Scene):
         self.delayed = delayed(state, index.settings, now)
         self.room = room
         self.now = now
+        self.kept_for = set_aside(state)
+        self.replacing = False
 
     @classmethod
     def of(cls, state: State, index: Index, now: float) -> LiveScene:
@@ -110,17 +118,53 @@ class LiveScene(passes.Scene):
 
     def sorted_pods(self, name: str, settings: Settings, allowance: Allowance, now: float) -> Sorted:
         found = self.cards.ordered(self.state, self.index, name, allowance, now)
-        if found.blocked is None and self.cards.cards[name].consolidates:
-            kept = protection.of_pods(self.pods(name), allowance, now)
+        if found.blocked is None and (self.cards.cards[name].consolidates or self.replacing):
+            kept = protection.of_pods(
+                self.pods(name),
+                found.movers,
+                allowance,
+                moved=self.state.consolidating.moved,
+                draining=self._draining(allowance),
+                now=now,
+            )
             return found if kept is None else Sorted(blocked=kept)
         return found
 
+    def _draining(self, allowance: Allowance) -> Mapping[str, int]:
+        """Of each budget the pods that still have to leave nodes which go already."""
+        charged: Counter[str] = Counter()
+        for name, removal in self.state.removals.items() if allowance.budgets else ():
+            asked = {key for key, pod in removal.pods.items() if pod.evicted_at is not None}
+            for pod in self.pods(name) if name in self.cards.cards else ():
+                if pod.key not in asked and pod.deleting_at is None:
+                    charged.update(allowance.covering(pod))
+        return charged
+
     def closed(self, settings: Settings) -> list[str]:
         """Beside nodes that take no pods rows that are no nodes yet."""
-        closed = [*self.cards.closed, *self.state.removals]
+        closed = [*self.cards.closed, *self.state.removals, *self.kept_for]
         if self.grid is self.index.grid:
             return closed
         return [*closed, *(name for name in self.grid.rows if name not in self.cards.cards)]
+
+
+def set_aside(state: State) -> frozenset[str]:
+    """Nodes that are being replaced, and those that came to replace them."""
+    replacement = state.consolidating.replacement
+    if replacement is None:
+        return frozenset()
+    return frozenset(replacement.nodes) | frozenset(replacing(state, replacement))
+
+
+def replacing(state: State, replacement: Replacement) -> list[str]:
+    """Nodes that have come since they were ordered to replace others."""
+    return [
+        name
+        for name, node in state.nodes.items()
+        if node.group in replacement.groups
+        and node.seen_at > replacement.begun_at
+        and name not in replacement.nodes
+    ]
 
 
 def groups_of(state: State) -> dict[NodeGroupId, GroupTraits]:
@@ -158,7 +202,7 @@ def may_come(state: State, settings: Settings) -> bool:
 
     Or some node has our soft taint, of which it is to be rid.
     """
-    if state.unneeded or index_of(state).soft:
+    if state.unneeded or index_of(state).soft or state.consolidating.replacement is not None:
         return True
     if not settings.scale_down or not state.scan.told:
         return False
@@ -213,22 +257,52 @@ def choose(scene: LiveScene, plan: passes.Plan) -> None:
     passes.choose(scene, plan, settings, now)
     if not any(cards[leaver.name].consolidates for leaver in plan.going):
         return
-    away, sizes = Counter(removal.group for removal in scene.state.removals.values()), Counter[str]()
-    for name, card in cards.items():
-        sizes[card.node.group] += 1
-        leaves = card.node.deleting or not card.node.ready
-        away[card.node.group] += leaves and name not in scene.state.removals
+    away = Away(scene)
     going = []
     for leaver in plan.going:
         if cards[leaver.name].consolidates:
+            since = plan.memory.unneeded[leaver.name]
+            rests, until = resting(scene, leaver.name, since)
+            if rests:
+                plan.waiting[leaver.name] = rests
+                plan.rest_until = min(plan.rest_until, until)
+                continue
             reason = disruptions.UNDERUTILISED if leaver.drains else disruptions.EMPTY
-            size, gone = sizes[leaver.group], away[leaver.group]
-            if not disruptions.left(settings.consolidation_budgets, reason, size, gone, now):
+            if not away.left(leaver.group, reason):
                 plan.waiting[leaver.name] = disruptions.EXHAUSTED
                 continue
-        away[leaver.group] += 1
+        away.go(leaver.group)
         going.append(leaver)
     plan.going = going
+
+
+def resting(scene: LiveScene, name: str, since: float | None) -> tuple[str, float]:
+    """Why a node rests before consolidation has it go, and until when; see `protection.rest_of_node`."""
+    return protection.rest_of_node(
+        scene.state.consolidating, name, scene.index.settings, since=since, now=scene.now
+    )
+
+
+class Away:
+    """How many nodes of each group are away, and how many more may go by the budgets of consolidation."""
+
+    def __init__(self, scene: LiveScene) -> None:
+        self._settings, self._now = scene.index.settings, scene.now
+        self._gone = Counter[str](removal.group for removal in scene.state.removals.values())
+        self._sizes = Counter[str]()
+        for name, card in scene.cards.cards.items():
+            self._sizes[card.node.group] += 1
+            leaves = card.node.deleting or not card.node.ready
+            self._gone[card.node.group] += leaves and name not in scene.state.removals
+
+    def left(self, group: str, reason: str) -> int:
+        """Nodes of a group that may go now for a reason."""
+        budgets = disruptions.of_group(self._settings.consolidation_budgets, group)
+        return disruptions.left(budgets, reason, self._sizes[group], self._gone[group], self._now)
+
+    def go(self, group: str) -> None:
+        """One more goes."""
+        self._gone[group] += 1
 
 
 def _looked(state: State, scene: LiveScene, settings: Settings, now: float) -> passes.Plan:
@@ -240,6 +314,7 @@ def _looked(state: State, scene: LiveScene, settings: Settings, now: float) -> p
         if not listed(node, scene.groups)
         and node.name not in needed
         and node.name not in state.removals
+        and node.name not in scene.kept_for
         and node.group not in late
         and (node.name not in state.paused or state.paused[node.name].until <= now)
     ]
@@ -372,6 +447,7 @@ def _due(state: State, scene: LiveScene, plan: passes.Plan, settings: Settings, 
         dues.append(since + wait_s(node, scene.groups[node.group], settings) + SOON_S)
     if disruptions.EXHAUSTED in plan.waiting.values():
         dues.append(disruptions.next_change(settings.consolidation_budgets, now) or 0.0)
+    dues.append(plan.rest_until)
     if plan.unneeded:
         dues.append(cool_at(last_of(state), settings))
         dues += [cool_at(Last(add=o.add, delete=o.delete, failure=o.failure), settings) for o in local]

@@ -16,10 +16,13 @@ from tidewright.events.provisioning import (
     CloseScaleUp,
     DeclineScaleUp,
     DeleteInstances,
+    EndReplacement,
     FillBuffer,
     PlanScaleUp,
+    ProposeReplacement,
     ReleaseCapacity,
     RemoveNode,
+    ReplaceNodes,
     ResolvePod,
     UndoRemoval,
 )
@@ -92,11 +95,17 @@ class ProvisioningExplainer:
                     return name in event.pods
                 if asked.kind == BUFFER:
                     return any(buffer == name for buffer, _ in event.buffers)
+                if asked.kind == NODE:
+                    return asked.name in event.replaces
                 return asked.kind == GROUP and any(i.group == asked.name for i in event.increases)
             case DeleteInstances() if asked.kind == NODE:
                 return asked.name in event.nodes
             case RemoveNode() | UndoRemoval() if asked.kind == NODE:
                 return event.node == asked.name
+            case ProposeReplacement() | ReplaceNodes() | EndReplacement():
+                return (asked.kind == NODE and asked.name in event.nodes) or (
+                    asked.kind == GROUP and asked.name in event.groups
+                )
             case FillBuffer():
                 return asked.kind == BUFFER and key_of(event.namespace, event.name) == name
             case ResolvePod():

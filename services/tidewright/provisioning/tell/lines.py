@@ -52,12 +52,10 @@ def line(event: Event) -> str:
             return f"the increase of group {event.group} is over: {event.result}{took}"
         case p.TrackIdleNodes() | p.TrackUnneededNodes():
             return _tracked(event)
-        case p.RemoveNode():
+        case p.RemoveNode() | p.UndoRemoval():
             return _removed(event)
-        case p.UndoRemoval():
-            return (
-                f"keep node {event.node} of group {event.group} after all ({event.reason}): {event.message}"
-            )
+        case p.ProposeReplacement() | p.ReplaceNodes() | p.EndReplacement():
+            return _replaced(event)
     return _order(event)
 
 
@@ -85,7 +83,9 @@ def _tracked(event: p.TrackIdleNodes | p.TrackUnneededNodes) -> str:
     return "; ".join([*parts, *(["the pass goes on"] if event.more else [])]) or "the pass is over"
 
 
-def _removed(event: p.RemoveNode) -> str:
+def _removed(event: p.RemoveNode | p.UndoRemoval) -> str:
+    if isinstance(event, p.UndoRemoval):
+        return f"keep node {event.node} of group {event.group} after all ({event.reason}): {event.message}"
     along = f" with {len(event.whole) - 1} others of its group" if len(event.whole) > 1 else ""
     if event.kind == "empty":
         return f"remove the empty node {event.node} of group {event.group}{along}"
@@ -93,7 +93,24 @@ def _removed(event: p.RemoveNode) -> str:
     return f"drain and remove node {event.node} of group {event.group}{along}: {_many(len(event.pods), 'pod')} ({pods}) {'goes' if len(event.pods) == 1 else 'go'} elsewhere"
 
 
+def _replaced(event: p.ProposeReplacement | p.ReplaceNodes | p.EndReplacement) -> str:
+    if not event.nodes:
+        return "nothing is to be replaced any more"
+    nodes = _named(event.nodes)
+    others = _named(f"{count} of group {group}" for group, count in sorted(event.groups.items()))
+    if isinstance(event, p.EndReplacement):
+        if event.result == "Done":
+            return f"{nodes} are replaced by {others}"
+        return f"do not replace {nodes} by {others} after all ({event.reason}): {event.message}"
+    price = f"{event.after_micro / 1e6:.4f} instead of {event.before_micro / 1e6:.4f} an hour"
+    if isinstance(event, p.ReplaceNodes):
+        return f"replace {nodes} by {others}: {price} (plan {event.plan})"
+    return f"{nodes} could be replaced by {others}: {price}; a later round has to agree"
+
+
 def _whom(event: p.PlanScaleUp) -> str:
+    if event.replaces:
+        return f"what replaces {_named(event.replaces)}"
     if event.buffers:
         buffers = _named(f"buffer {buffer}" for buffer, _ in event.buffers)
         return f"{_many(event.placed, 'chunk')} of {buffers}"

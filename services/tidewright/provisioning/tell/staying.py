@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from tidewright.kube.keys import PodKey
 from tidewright.kube.times import readable
 from tidewright.provisioning.consolidation import budgets, protection
+from tidewright.provisioning.consolidation.kept import MOVED_REST_S
+from tidewright.provisioning.consolidation.trials import NOTHING_CHEAPER, amount, named
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.scaledown import passes
@@ -15,7 +17,14 @@ from tidewright.provisioning.scaledown.candidates import eligible
 from tidewright.provisioning.scaledown.cards import Card
 from tidewright.provisioning.scaledown.going import timers, whole
 from tidewright.provisioning.scaledown.going.cooldown import cool_at
-from tidewright.provisioning.scaledown.scanning import EXPECTED, LiveScene, cards_of, last_of, recorded_plan
+from tidewright.provisioning.scaledown.scanning import (
+    EXPECTED,
+    LiveScene,
+    cards_of,
+    last_of,
+    recorded_plan,
+    set_aside,
+)
 from tidewright.provisioning.scaledown.scene import GroupTraits, Refusal
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import State
@@ -34,6 +43,7 @@ PODS = {
     "HeldBack": "its namespace is held back, by the modes in force or since another controller is at work there: "
     "nothing in it is evicted",
     protection.POD_PROTECTED: f"it is used, and the pod has the annotation {protection.DO_NOT_DISRUPT}: consolidation leaves both alone",
+    protection.MOVED: f"it came here from a node that was removed less than {MOVED_REST_S:.0f} s ago: consolidation does not move it again so soon",
     protection.SEVERAL_BUDGETS: "several disruption budgets cover it: the API server evicts no such pod",
     "UnexpectedError": "the watcher has not told yet what rules about removing it ask for",
 }
@@ -51,6 +61,10 @@ NODES = {
     passes.DELAYED: "Nodes of its group came or went just now (scale-down-delay-type-local).",
     protection.NODE_PROTECTED: f'It is used, and its annotation {protection.DO_NOT_DISRUPT} is "true": consolidation leaves it alone.',
     protection.YOUNG: f"It is used, and younger than {protection.YOUNG_S:.0f} s: consolidation leaves it alone.",
+    protection.ROUNDS: f"It is used: a round of consolidation {protection.ROUNDS_S:.0f} s later has to agree.",
+    protection.AFTER: "It is used, and a pod has come to it or left it within consolidate-after: consolidation leaves it alone.",
+    protection.TOOK: f"It is used, and room for a request or a buffer was put on it less than {protection.YOUNG_S:.0f} s ago: consolidation leaves it alone.",
+    NOTHING_CHEAPER: "Its pods do not all fit on other nodes, and nodes that hold them do not cost enough less.",
     budgets.EXHAUSTED: "It goes when consolidation-budgets allow one more of its group to go.",
     whole.WAITS_FOR_POD: 'A pod on it has to complete first (safe-to-evict: "on-completion").',
 }
@@ -64,6 +78,8 @@ def of_node(state: State, name: str) -> list[str]:
         return []
     if not index.settings.scale_down:
         return ["Nothing is removed: scale-down-enabled is false."]
+    if replaced := _replaced(state, name):
+        return replaced
     card = cards_of(state, index, state.now).cards[name]
     entry = state.unneeded.get(name)
     if entry is None:
@@ -88,6 +104,30 @@ def of_node(state: State, name: str) -> list[str]:
             "It goes when fewer nodes are being removed: max-scale-down-parallelism, max-drain-parallelism.",
         ]
     return [*sentences, "It goes with the next pass."]
+
+
+def _replaced(state: State, name: str) -> list[str]:
+    """What is said of a node that is being replaced, or came for that; nothing of any other."""
+    replacement, proposal = state.consolidating.replacement, state.consolidating.proposal
+    if replacement is not None and name in set_aside(state):
+        others, nodes = named(replacement.groups), ", ".join(replacement.nodes)
+        if name not in replacement.nodes:
+            return [
+                f"It was ordered to replace {nodes}, by {replacement.decision}: until that is over it stays."
+            ]
+        price = f"{amount(replacement.after_micro)} instead of {amount(replacement.before_micro)} an hour"
+        whole = f"{nodes} {'is' if len(replacement.nodes) == 1 else 'are'} being replaced by {others}, by {replacement.decision}: {price}."
+        if name in replacement.begun:
+            return [whole]
+        return [
+            whole,
+            f"It goes when they stand and its pods fit there; that is given up at {readable(replacement.until)} UTC.",
+        ]
+    if proposal is not None and name in proposal.nodes:
+        whole = f"{', '.join(proposal.nodes)} could be replaced by {named(proposal.groups)} for less"
+        since = f"as rounds have found since {readable(proposal.since)} UTC"
+        return [f"{whole}, {since}; that is ordered when they go on to agree."]
+    return []
 
 
 def passes_group(state: State, index: Index, name: str) -> GroupTraits:

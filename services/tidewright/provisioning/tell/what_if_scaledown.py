@@ -6,15 +6,16 @@ from collections import Counter
 
 import msgspec
 
+from tidewright.provisioning.consolidation.trials import Round
 from tidewright.provisioning.evaluate import room_of
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.scaledown import passes
 from tidewright.provisioning.scaledown.cards import Card
-from tidewright.provisioning.scaledown.scanning import cards_of, cooling, healthy, whole_pass
+from tidewright.provisioning.scaledown.scanning import Room, cards_of, cooling, healthy, whole_pass
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell import staying
 
-SCALE_DOWN, CONSOLIDATION = "scale-down", "consolidation"
+SCALE_DOWN, CONSOLIDATION, REPLACE = "scale-down", "consolidation", "replace"
 
 
 class Leaving(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,11 +36,36 @@ class Leaving(msgspec.Struct, frozen=True, kw_only=True):
     rule: str = SCALE_DOWN
 
 
+class Replacing(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes that would be replaced, once later rounds agree, or are being replaced.
+
+    Attributes:
+        groups: what is ordered for it: group to nodes.
+        pods: how many move; 0 of what is under way.
+        before_micro, after_micro: what the nodes cost an hour, and the others, in millionths.
+        saves_micro: the difference.
+        overlap_micro: what it costs that both run until the pods have moved; 0 of what is under way.
+        under_way: the others are ordered.
+        rule: what decides it: `replace`.
+    """
+
+    nodes: tuple[str, ...]
+    groups: dict[str, int]
+    pods: int
+    before_micro: int
+    after_micro: int
+    saves_micro: int
+    overlap_micro: int = 0
+    under_way: bool = False
+    rule: str = REPLACE
+
+
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What a pass would do now.
 
     Attributes:
         going: nodes that would go now, in their order.
+        replacing: what others that cost less would replace, or do; at most one at a time.
         later: nodes that nobody needs and that wait; why.
         staying: reason to nodes that stay for it.
         saves_micro: price of one hour of what goes now or later, as far as prices are known.
@@ -48,6 +74,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     going: tuple[Leaving, ...]
+    replacing: tuple[Replacing, ...] = ()
     later: dict[str, str]
     staying: dict[str, tuple[str, ...]]
     saves_micro: int | None
@@ -83,6 +110,40 @@ def preview(state: State, now: float) -> Answer:
         saves_micro=sum(known) if known else None,
         cooling=cools,
         healthy=True,
+        replacing=_replacing(state, room, plan),
+    )
+
+
+def _replacing(state: State, room: Room, plan: passes.Plan) -> tuple[Replacing, ...]:
+    """What is being replaced; else what a round would find now."""
+    index, replacement = index_of(state), state.consolidating.replacement
+    if replacement is not None:
+        return (
+            Replacing(
+                nodes=tuple(replacement.nodes),
+                groups=dict(replacement.groups),
+                pods=0,
+                before_micro=replacement.before_micro,
+                after_micro=replacement.after_micro,
+                saves_micro=replacement.before_micro - replacement.after_micro,
+                under_way=True,
+            ),
+        )
+    if not index.settings.replaces:
+        return ()
+    found, _ = Round(state, index, room, plan, state.now).search()
+    if found is None:
+        return ()
+    return (
+        Replacing(
+            nodes=found.nodes,
+            groups=dict(found.groups),
+            pods=found.pods,
+            before_micro=found.before_micro,
+            after_micro=found.after_micro,
+            saves_micro=found.before_micro - found.after_micro,
+            overlap_micro=found.overlap_micro,
+        ),
     )
 
 
@@ -122,15 +183,21 @@ def _price(state: State, name: str) -> int | None:
 def as_text(answer: Answer) -> str:
     """For people."""
     lines = []
-    for number, one in enumerate(answer.going, 1):
-        saves = f", saves {one.saves_micro / 1e6:.2f} per hour" if one.saves_micro is not None else ""
-        by = f", {one.rule}" if one.rule != SCALE_DOWN else ""
-        moved = (
-            f": {one.pods} pods go to {staying.places(Counter(one.places).elements())}" if one.pods else ""
-        )
-        lines.append(f"{number}. {one.node} of group {one.group} ({one.kind}{by}){moved}{saves}")
+    for number, going in enumerate(answer.going, 1):
+        saves = f", saves {going.saves_micro / 1e6:.2f} per hour" if going.saves_micro is not None else ""
+        by = f", {going.rule}" if going.rule != SCALE_DOWN else ""
+        places = staying.places(Counter(going.places).elements())
+        moved = f": {going.pods} pods go to {places}" if going.pods else ""
+        lines.append(f"{number}. {going.node} of group {going.group} ({going.kind}{by}){moved}{saves}")
     if not lines:
         lines.append("Nothing goes now.")
+    for one in answer.replacing:
+        others = ", ".join(f"{nodes} of group {group}" for group, nodes in sorted(one.groups.items()))
+        how = "Is being replaced" if one.under_way else "Would be replaced once later rounds agree"
+        moved = f", {one.pods} pods move" if one.pods else ""
+        prices = f"{one.after_micro / 1e6:.2f} instead of {one.before_micro / 1e6:.2f} per hour"
+        saved = f"{prices}, saves {one.saves_micro / 1e6:.2f}"
+        lines += ["", f"{how} ({one.rule}): {', '.join(one.nodes)} by {others}{moved}: {saved}"]
     if answer.cooling:
         lines.append("Nodes have just come or gone: nothing begins to go before the delays are over.")
     if answer.later:

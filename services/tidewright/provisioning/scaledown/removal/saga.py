@@ -67,6 +67,7 @@ class Removal(msgspec.Struct):
         emptied_at: when its last pod left, while it has none.
         deletion: id of the decision to delete its instance.
         again_at: before it no deletion is decided.
+        rule: see `RemoveNode`.
     """
 
     decision: str
@@ -86,6 +87,7 @@ class Removal(msgspec.Struct):
     emptied_at: float | None = None
     deletion: str = ""
     again_at: float = 0.0
+    rule: str = ""
 
     @property
     def held_at(self) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tidewright.kube.keys import PodKey
+from tidewright.provisioning.consolidation import protection
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import holds_room
 from tidewright.provisioning.scaledown.cards import KnownOwners, keeps, resident_of
@@ -52,6 +53,20 @@ def thought_gone_at(pod: Pod) -> float:
     """When a pod that is being deleted is thought to be gone, if it is still there."""
     grace_s = pod.removal.grace_s if pod.removal is not None else 0.0
     return thought_gone_after(pod.deleting_at or 0.0, grace_s) + SOON_S
+
+
+def asks_to_stay(state: State, index: Index, node: str, now: float) -> PodKey | None:
+    """The first pod, of a DaemonSet or not, whose annotation asks that its node be left alone, and that is not leaving yet."""
+    for key in index.on_node.get(node, {}):
+        pod = state.pods[key]
+        annotated = pod.annotations is not None and protection.DO_NOT_DISRUPT in pod.annotations
+        if (
+            annotated
+            and pod.deleting_at is None
+            and protection.asks_to_stay(resident_of(state, index, key, pod), now)
+        ):
+            return key
+    return None
 
 
 def standing(state: State, index: Index, node: str, now: float) -> Standing:

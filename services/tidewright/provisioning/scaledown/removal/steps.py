@@ -13,6 +13,7 @@ import msgspec
 from tidewright.events.base import Because, Decision
 from tidewright.events.provisioning import DeleteInstances, UndoRemoval
 from tidewright.provisioning import holding
+from tidewright.provisioning.consolidation import protection
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import index_of
@@ -20,9 +21,14 @@ from tidewright.provisioning.scaledown.idle import SCALE_DOWN_DISABLED
 from tidewright.provisioning.scaledown.removal import evicting, marking, words
 from tidewright.provisioning.scaledown.removal.evicting import KEEPS_COMING, Turns
 from tidewright.provisioning.scaledown.removal.saga import Removal
-from tidewright.provisioning.scaledown.removal.standing import Standing, movers, standing
+from tidewright.provisioning.scaledown.removal.standing import (
+    Standing,
+    asks_to_stay,
+    movers,
+    standing,
+)
 from tidewright.provisioning.scaleup.orders import group_ref
-from tidewright.provisioning.state import State
+from tidewright.provisioning.state import Node, State
 from tidewright.provisioning.tell.sentences import because
 
 SEEN_S = 120.0
@@ -137,6 +143,8 @@ class Steps:
             return Undo("MarkRemoved", "somebody took our taint or mark off it")
         if node.annotations.get(SCALE_DOWN_DISABLED) == "true":
             return Undo("ScaleDownDisabledAnnotation", f"it has the annotation {SCALE_DOWN_DISABLED}")
+        if removal.rule and (why := self._protected(name, node)) is not None:
+            return why
         if not self.settings.scale_down:
             return Undo("ScaleDownDisabled", "scale-down-enabled is false")
         if self.settings.dry_run:
@@ -150,6 +158,17 @@ class Steps:
         if missing:
             return Undo("AtomicScaleDownFailed", f"node {missing[0]} stays, and the group goes as a whole")
         return None
+
+    def _protected(self, name: str, node: Node) -> Undo | None:
+        """Of a node that consolidation has go: who asks by now that it be left alone."""
+        if protection.protects(node.annotations):
+            message = f"it has the annotation {protection.DO_NOT_DISRUPT}"
+            return Undo(protection.NODE_PROTECTED, message)
+        key = asks_to_stay(self.state, self.index, name, self.now)
+        if key is None:
+            return None
+        message = f"pod {key} has the annotation {protection.DO_NOT_DISRUPT}"
+        return Undo(protection.POD_PROTECTED, message, pod=key)
 
     def _goes_too(self, name: str) -> bool:
         return (name in self.state.removals and name not in self._undone) or name not in self.state.nodes

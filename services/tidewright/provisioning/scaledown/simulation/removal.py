@@ -77,8 +77,9 @@ class Simulation:
     def sorted(self, name: str) -> Sorted:
         """A node's pods, those moved onto it included, by what a drain does with them now."""
         came = self.moved_in.get(name)
-        if not came:
-            return self.cluster.sorted_pods(name, self.settings, self.allowance, self.now)
+        own = self.cluster.sorted_pods(name, self.settings, self.allowance, self.now)
+        if not came or own.blocked is not None:
+            return own
         pods = [*self.cluster.pods(name), *came]
         return sort_pods(pods, self.settings, self.cluster.owners, self.allowance, self.now)
 

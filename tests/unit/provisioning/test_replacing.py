@@ -1,0 +1,267 @@
+"""Nodes that are replaced by others that cost less."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.unit.provisioning.replaceworld import Pools, dear_and_cheap
+from tidewright.events import provisioning as p
+from tidewright.events.base import JsonObject
+from tidewright.events.config import ModesSet
+from tidewright.provisioning.consolidation import protection, spot
+from tidewright.provisioning.consolidation.kept import MOVED_REST_S
+from tidewright.provisioning.state import State
+from tidewright.provisioning.tell import what_if_scaledown
+
+PROTECTED = {protection.DO_NOT_DISRUPT: "true"}
+
+
+def small_and_big(config: JsonObject | None = None, nodes: int = 4) -> Pools:
+    """Nodes with one pod each that fits on none of the others, and a group of which one node holds all of them."""
+    cluster = Pools(config)
+    cluster.pool("small", nodes, cpu=2000, price=300_000)
+    cluster.pool("big", 0, cpu=8000, price=700_000)
+    for i in range(nodes):
+        cluster.running(f"p{i}", f"small{i}", 1500)
+    cluster.boots_s("big", 60)
+    return cluster
+
+
+def test_a_dear_node_is_replaced_by_a_cheap_one_that_stands_first_with_the_arithmetic() -> None:
+    cluster = dear_and_cheap()
+    cluster.advance(600)
+    assert cluster.deleted == ["dear0"]
+    assert cluster.ended() == [("Done", "")]
+    assert (cluster.price_micro, cluster.without_place) == (300_000, [])
+    (begun,) = cluster.of(p.ReplaceNodes)
+    assert (begun.nodes, begun.groups, begun.pods) == (("dear0",), {"cheap": 1}, 3)
+    assert {reason.rule: reason.values for reason in begun.because}["Replaced"] == {
+        "nodes": "dear0",
+        "others": "1 of group cheap",
+        "pods": 3,
+        "before": "1.0000",
+        "after": "0.3000",
+        "saving": "0.7000",
+        "overlap": "0.0079",
+    }
+    (removal,) = cluster.of(p.RemoveNode)
+    assert (removal.rule, len(removal.pods)) == ("replacement", 3)
+    said = [type(decision) for decision in cluster.said]
+    assert said.index(p.ReplaceNodes) < said.index(p.IncreaseNodeGroup) < said.index(p.RemoveNode)
+
+
+def test_several_nodes_are_replaced_by_fewer_one_drain_after_the_other() -> None:
+    cluster = small_and_big()
+    cluster.advance(1200)
+    (begun,) = cluster.of(p.ReplaceNodes)
+    assert (sorted(begun.nodes), begun.groups) == ([f"small{i}" for i in range(4)], {"big": 1})
+    assert sorted(cluster.deleted) == [f"small{i}" for i in range(4)]
+    assert (cluster.ended(), cluster.price_micro, cluster.without_place) == ([("Done", "")], 700_000, [])
+
+
+def test_it_is_off_by_default_and_in_other_modes() -> None:
+    for mode in ("off", "empty", "underutilised", {"*": "replace", "dear": "underutilised"}):
+        cluster = dear_and_cheap({"consolidation": mode})
+        cluster.advance(1200)
+        assert cluster.of(p.ReplaceNodes) == cluster.deleted == []
+
+
+@pytest.mark.parametrize("which", ["dear", "cheap"])
+def test_without_a_price_nothing_is_replaced(which: str) -> None:
+    cluster = Pools()
+    cluster.pool("dear", 1, cpu=8000, price=None if which == "dear" else 1_000_000)
+    cluster.pool("cheap", 0, cpu=4000, price=None if which == "cheap" else 300_000)
+    cluster.running("p", "dear0", 3500)
+    cluster.advance(1200)
+    assert cluster.of(p.ReplaceNodes) == []
+
+
+@pytest.mark.parametrize(
+    ("price", "boot_s", "config", "goes"),
+    [
+        (951_000, 1, {}, False),
+        (949_000, 1, {}, True),
+        (940_000, 600, {}, False),
+        (949_000, 1, {"min-saving": "10%"}, False),
+        (300_000, 0, {}, True),
+    ],
+)
+def test_enough_is_saved_within_the_hour_beside_what_the_overlap_costs(
+    price: int, boot_s: float, config: JsonObject, goes: bool
+) -> None:
+    cluster = Pools(config)
+    cluster.pool("dear", 1, cpu=8000, price=1_000_000)
+    cluster.pool("cheap", 0, cpu=4000, price=price)
+    cluster.running("p", "dear0", 3500)
+    cluster.boots_s("cheap", boot_s)
+    cluster.advance(300)
+    assert bool(cluster.of(p.ReplaceNodes)) is goes
+
+
+def test_what_does_not_come_in_time_is_taken_back_and_said_and_the_group_left_alone() -> None:
+    cluster = dear_and_cheap({"max-node-provision-time": "5m", "initial-node-group-backoff-duration": "1h"})
+    cluster.comes = False
+    cluster.advance(2400)
+    assert cluster.ended() == [("GivenUp", "NotInTime")]
+    assert cluster.groups["cheap"].target == 0
+    assert cluster.of(p.RemoveNode) == cluster.evicted == []
+    assert cluster.marked() == set()
+    assert len(cluster.of(p.BackOffGroup)) == 1
+    (said,) = cluster.object_events("ReplacementGivenUp")
+    assert "dear0 are not replaced by 1 of group cheap after all" in said.message
+    assert len(cluster.of(p.ReplaceNodes)) == 1
+
+
+def test_an_order_that_is_refused_ends_it() -> None:
+    cluster = dear_and_cheap({"initial-node-group-backoff-duration": "1h"})
+    cluster.refuse["cheap"] = "OutOfCapacity"
+    cluster.advance(600)
+    assert cluster.ended() == [("GivenUp", "OrderFailed")]
+    assert cluster.of(p.RemoveNode) == []
+
+
+@pytest.mark.parametrize("whose", ["node", "pod"])
+def test_who_asks_not_to_be_disrupted_while_others_come_ends_it_and_those_go_again(whose: str) -> None:
+    cluster = dear_and_cheap()
+    cluster.comes = False
+    cluster.advance(100)
+    assert cluster.of(p.ReplaceNodes)
+    if whose == "node":
+        cluster.annotate("dear0", PROTECTED)
+    else:
+        cluster.again("p0", annotations=PROTECTED)
+    cluster.comes = True
+    cluster._inbox += cluster._grow("cheap", 1)
+    cluster.advance(1200)
+    assert [result for result, _ in cluster.ended()] == ["GivenUp"]
+    assert cluster.deleted == ["cheap-new-1"]
+    assert cluster.evicted == []
+
+
+@pytest.mark.parametrize("whose", ["node", "pod"])
+def test_who_asks_not_to_be_disrupted_while_its_node_is_drained_keeps_it(whose: str) -> None:
+    cluster = dear_and_cheap()
+    while not cluster.of(p.RemoveNode):
+        cluster.advance(1)
+    cluster.refuse_evictions = "DisruptionBudget"
+    cluster.advance(5)
+    if whose == "node":
+        cluster.annotate("dear0", PROTECTED)
+    else:
+        cluster.again("p0", annotations=PROTECTED)
+    cluster.refuse_evictions = ""
+    cluster.advance(300)
+    assert (cluster.deleted, cluster.evicted) == (["cheap-new-1"], [])
+    (undone,) = cluster.of(p.UndoRemoval)
+    assert undone.reason in (protection.NODE_PROTECTED, protection.POD_PROTECTED)
+    assert [result for result, _ in cluster.ended()] == ["GivenUp"]
+
+
+def test_pods_that_were_moved_rest() -> None:
+    cluster = dear_and_cheap()
+    cluster.advance(300)
+    assert cluster.deleted == ["dear0"]
+    cluster.pool("tiny", 0, cpu=4000, price=100_000)
+    cluster.boots_s("tiny", 60)
+    cluster.advance(MOVED_REST_S - 600)
+    assert "moved" in cluster.standing("cheap-new-1") or "MovedLately" in cluster.standing("cheap-new-1")
+    assert len(cluster.of(p.ReplaceNodes)) == 1
+    cluster.advance(1800)
+    assert len(cluster.of(p.ReplaceNodes)) == 2
+    assert cluster.price_micro == 100_000
+
+
+@pytest.mark.parametrize(
+    ("types", "config", "goes"), [(14, {}, False), (15, {}, True), (2, {"spot-types-min": 2}, True)]
+)
+def test_spot_nodes_are_replaced_by_spot_nodes_alone_where_enough_types_are_cheaper(
+    types: int, config: JsonObject, goes: bool
+) -> None:
+    label = {"karpenter.sh/capacity-type": "spot"}
+    cluster = Pools(config)
+    cluster.pool("dear", 1, cpu=8000, price=1_000_000, labels=label)
+    cluster.pool("ondemand", 0, cpu=4000, price=10_000)
+    for i in range(types):
+        cluster.pool(f"spot{i:02}", 0, cpu=4000, price=300_000 + i, labels=label, machine_type=f"m{i}")
+    cluster.running("p", "dear0", 3500)
+    cluster.advance(300)
+    assert [one.groups for one in cluster.of(p.ReplaceNodes)] == ([{"spot00": 1}] if goes else [])
+
+
+def test_spot_nodes_that_were_taken_away_make_their_group_dearer() -> None:
+    assert spot.risk_price(100, [50.0, 950.0], 4, 1000.0, 100.0) == 125
+    assert spot.risk_price(100, [], 0, 1000.0, 100.0) == 100
+
+
+@pytest.mark.parametrize("budget", ["0", {"dear": "0"}])
+def test_budgets_let_none_go(budget: Any) -> None:
+    cluster = dear_and_cheap({"consolidation-budgets": budget})
+    cluster.advance(600)
+    assert cluster.of(p.ReplaceNodes) == []
+
+
+def test_a_group_at_its_minimum_keeps_its_nodes() -> None:
+    cluster = Pools()
+    cluster.pool("dear", 1, cpu=8000, price=1_000_000, minimum=1)
+    cluster.pool("cheap", 0, cpu=4000, price=300_000)
+    cluster.running("p", "dear0", 3500)
+    cluster.advance(600)
+    assert cluster.of(p.ReplaceNodes) == []
+
+
+def test_nothing_is_ordered_while_pods_wait() -> None:
+    cluster = dear_and_cheap()
+    cluster.pod("huge", cluster.shape({"cpu": 90_000}))
+    cluster.advance(900)
+    assert cluster.of(p.ReplaceNodes) == []
+
+
+def test_what_is_cheap_already_is_looked_at_seldom_and_says_why_it_stays() -> None:
+    cluster = Pools()
+    cluster.pool("cheap", 2, cpu=4000, price=300_000)
+    for i in range(2):
+        cluster.running(f"p{i}", f"cheap{i}", 3500)
+    cluster.advance(100)
+    assert "do not cost enough less" in cluster.standing("cheap0")
+    assert cluster.of(p.ProposeReplacement) == []
+
+
+def test_held_back_it_is_recorded_once_what_would_be_replaced() -> None:
+    cluster = dear_and_cheap()
+    cluster.tell(ModesSet(at=cluster.now, mode="shadow"))
+    cluster.advance(1200)
+    recorded = cluster.of(p.ReplaceNodes)
+    assert recorded
+    assert all(one.shadow for one in recorded)
+    assert cluster.groups["cheap"].target == 0
+    assert cluster.state.consolidating.replacement is None
+
+
+def test_plan_and_explain_tell_of_it_before_and_while_it_is_under_way() -> None:
+    cluster = dear_and_cheap()
+    cluster.comes = False
+    cluster.advance(20)
+    answer = preview(cluster)
+    (one,) = answer.replacing
+    assert (one.nodes, one.groups, one.saves_micro, one.under_way) == (
+        ("dear0",),
+        {"cheap": 1},
+        700_000,
+        False,
+    )
+    assert "Would be replaced once later rounds agree (replace): dear0 by 1 of group cheap" in (
+        what_if_scaledown.as_text(answer)
+    )
+    assert "could be replaced by 1 of group cheap for less" in cluster.standing("dear0")
+    cluster.advance(100)
+    (one,) = preview(cluster).replacing
+    assert (one.under_way, one.saves_micro) == (True, 700_000)
+    assert "dear0 is being replaced by 1 of group cheap" in cluster.standing("dear0")
+
+
+def preview(cluster: Pools) -> what_if_scaledown.Answer:
+    copied = msgspec.json.decode(msgspec.json.encode(cluster.state), type=State)
+    return what_if_scaledown.preview(copied, cluster.now)
