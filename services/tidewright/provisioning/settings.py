@@ -239,11 +239,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.profile == "hold"
 
     @property
-    def consolidates(self) -> bool:
-        """Whether nodes that are used may go, of any group."""
-        return any(mode != modes.OFF for mode in self.consolidation.values())
-
-    @property
     def replaces(self) -> bool:
         """Whether nodes may be replaced by cheaper ones, of any group."""
         return modes.REPLACE in self.consolidation.values()

@@ -1,4 +1,4 @@
-"""What consolidation remembers: of nodes and pods that come and go, and of what it decided. While no group has it nothing is kept."""
+"""What consolidation remembers: of nodes and pods that come and go, and of what it decided. Without its setting nothing is kept."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from tidewright.provisioning.consolidation.kept import (
 )
 from tidewright.provisioning.consolidation.spot import is_spot
 from tidewright.provisioning.fold.touched import Touched
-from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.state import Node, Pod, State, owner_key
 
 STAMP_S = 1.0
 """API servers give times in whole seconds: a pod that is made later may seem to be older by so much."""
 
 
+SETTING = "consolidation"
+
+
 def _on(state: State) -> bool:
-    return index_of(state).settings.consolidates
+    """Whether the configuration on the log names it: what that means is judged elsewhere."""
+    return SETTING in state.config
 
 
 # --- Facts ---
