@@ -16,10 +16,12 @@ from tidewright.log.cancellation import heeded
 from tidewright.log.diagnostics import get_logger
 from tidewright.log.identity import shown
 from tidewright.log.opening import described
-from tidewright.log.refusals import NO_MESSAGE, NOT_FOUND, refusal
+from tidewright.log.refusals import NO_MESSAGE, NOT_FOUND, leaderless, refusal
 
 ASK_AGAIN_S = 0.2
 """Between a question that was not answered and the next."""
+SILENT_S = 2.0
+"""Seconds without an answer after which that is said: an election takes less."""
 DENIED_FOR_S = 30.0
 """A subject that was refused is not tried again for so long; permissions can change meanwhile."""
 
@@ -43,6 +45,8 @@ class Bus:
         self.stream = stream
         self.timeout_s = timeout_s
         self.patience_s = patience_s
+        self._silent_since: float | None = None
+        self._unanswered = ""
         self.denied: dict[str, float] = {}
 
     @property
@@ -70,6 +74,8 @@ class Bus:
     async def answer_of(self, verb: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to one request of the JetStream API, which may be an error.
 
+        That nobody leads the cluster is no answer to who has patience: that passes.
+
         Raises:
             LogUnavailable: no answer in time.
             LogForbidden: the credentials may not ask.
@@ -78,14 +84,38 @@ class Bus:
         patient_until = time.monotonic() + self.patience_s
         while True:
             try:
-                answer = await self.requested(f"$JS.API.{verb}", payload, None)
+                answer: dict[str, Any] = msgspec.json.decode(
+                    await self.requested(f"$JS.API.{verb}", payload, None)
+                )
+                if self.patience_s and leaderless(answer.get("error", {})):
+                    raise self.refused(answer["error"], verb)
             except errors.LogUnavailable as error:
                 if time.monotonic() >= patient_until:
                     raise
-                logger.warning("the log does not answer, asking again", asked=verb, error=str(error))
+                self._silent(verb, error)
                 await asyncio.sleep(ASK_AGAIN_S)
             else:
-                return msgspec.json.decode(answer)  # type: ignore[no-any-return]  # an answer is an object
+                self._answered()
+                return answer
+
+    @property
+    def silence(self) -> str:
+        """What has not been answered for a while, to those who have patience; empty while questions are answered."""
+        if self._silent_since is None or time.monotonic() - self._silent_since < SILENT_S:
+            return ""
+        return self._unanswered
+
+    def _silent(self, verb: str, error: errors.LogUnavailable) -> None:
+        """Say that the log does not answer: once, however many ask."""
+        if self._silent_since is None:
+            self._silent_since, self._unanswered = time.monotonic(), str(error)
+            logger.warning("the log does not answer, asking again", asked=verb, error=str(error))
+
+    def _answered(self) -> None:
+        if self._silent_since is not None:
+            after_s = round(time.monotonic() - self._silent_since, 1)
+            self._silent_since = None
+            logger.info("the log answers again", after_s=after_s)
 
     async def published(self, subject: str, body: bytes, headers: dict[str, str]) -> None:
         """Send a message that nothing is answered to; raises LogUnavailable."""

@@ -426,4 +426,6 @@ class Log(Bus):
         """Why nothing can be appended at present, as far as is known without asking; empty while it can."""
         if no_space := self.room.no_space:
             return no_space
-        return "" if self.client.is_connected else f"nats-server at {shown(self.url)} is not reached"
+        if not self.client.is_connected:
+            return f"nats-server at {shown(self.url)} is not reached"
+        return self.silence

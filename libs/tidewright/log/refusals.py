@@ -17,6 +17,11 @@ NO_MESSAGE = 10037
 _CONSUMERS = 10026
 
 
+def leaderless(error: Mapping[str, Any]) -> bool:
+    """Whether an answer's `error` says that the servers have no leader at the moment, or are too busy to ask one."""
+    return error.get("err_code") in _UNANSWERED or error.get("code") == 503
+
+
 def refusal(error: Mapping[str, Any], what: str, url: str) -> errors.LogError:
     """What an answer's `error` is to who asked the server at `url` for something: `what`."""
     code, text = error.get("err_code"), error.get("description", "")
@@ -28,7 +33,7 @@ def refusal(error: Mapping[str, Any], what: str, url: str) -> errors.LogError:
         )
     if code == NOT_FOUND:
         return errors.LogUnavailable(f"{what}: there is no such stream")
-    if code in _UNANSWERED or error.get("code") == 503:
+    if leaderless(error):
         return errors.LogUnavailable(f"{what}: {text} ({code})")
     if code == _CONSUMERS:
         return errors.NoConsumer(f"{what}: {text} ({code})")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from contextlib import nullcontext
@@ -153,6 +154,8 @@ async def run(options: Options, process: Process | None = None) -> None:
             await find_stream(log, process, identity)
             if process is not None and process.stop.is_set():
                 return
+            # Servers without a leader, or two of three gone, pass: to end would only bring back one that waits as well.
+            log.patience_s = math.inf
             options = replace(options, max_age_s=options.max_age_s or log.max_age_s)
             watcher = Watcher(options, log, Sources(kube=kube, external=external, resource=resource), process)
             try:

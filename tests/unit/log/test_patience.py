@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
+import nats as nats_py
 import pytest
+from nats.aio.msg import Msg
 
 from tests.nats_server import EmbeddedServer
-from tidewright.log import errors
+from tests.waiting import until
+from tidewright.log import bus, errors
 from tidewright.log.connection import Log, Message
 
 
@@ -29,6 +34,53 @@ async def test_who_has_patience_is_answered_by_the_server_that_comes_back(nats: 
 
 async def _all(log: Log, subject: str) -> list[bytes]:
     return [record.body async for record in log.last_per_subject([subject])]
+
+
+QUESTION = "A.QUESTION.OF.OURS"
+"""Which the server itself leaves to others."""
+LEADERLESS = (
+    b'{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}}'
+)
+
+
+@asynccontextmanager
+async def _leaderless_until(nats: EmbeddedServer, enough: asyncio.Event) -> AsyncIterator[None]:
+    """Servers without a leader: somebody answers for them, by their words, until `enough`."""
+    client = await nats_py.connect(nats.url)
+
+    async def answer(question: Msg) -> None:
+        await question.respond(b'{"found": true}' if enough.is_set() else LEADERLESS)
+
+    await client.subscribe(f"$JS.API.{QUESTION}", cb=answer)
+    await client.flush()
+    try:
+        yield
+    finally:
+        await client.close()
+
+
+async def test_servers_without_a_leader_have_not_answered(
+    nats: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They answer at once, and that ended whoever waited for nobody to answer at all."""
+    monkeypatch.setattr(bus, "SILENT_S", 0.0)
+    enough = asyncio.Event()
+    async with (
+        await Log.connect(nats.url, "shop", patience_s=60.0) as log,
+        _leaderless_until(nats, enough),
+    ):
+        asked = asyncio.create_task(log.api(QUESTION, {}))
+        await until(lambda: "temporarily unavailable" in log.unable)
+        assert not asked.done()
+        enough.set()
+        assert await asked == {"found": True}
+        assert log.unable == ""
+
+
+async def test_who_has_no_patience_hears_that_there_is_no_leader(nats: EmbeddedServer) -> None:
+    async with await Log.connect(nats.url, "shop") as log, _leaderless_until(nats, asyncio.Event()):
+        with pytest.raises(errors.LogUnavailable, match="10008"):
+            await log.api(QUESTION, {})
 
 
 async def test_who_has_none_is_told_at_once(nats: EmbeddedServer) -> None:

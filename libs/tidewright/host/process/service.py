@@ -21,8 +21,6 @@ from tidewright.log.diagnostics import get_logger
 from tidewright.log.envelope import Writer
 from tidewright.log.identity import Identity
 
-PATIENCE_S = 30.0
-"""How long a starting process waits for a log that does not answer, before it gives up."""
 PAUSE_S = 0.5
 
 logger = get_logger(__name__)
@@ -54,15 +52,14 @@ class LogOptions:
 async def connect(
     options: LogOptions, process: Process | None, *, name: str = "", patience_s: float = 0.0
 ) -> Log:
-    """Connect to the log, waiting a while for a server that is only starting; without a process, not at all.
+    """Connect to the log, waiting for a server that is not there yet; without a process, not at all.
 
     The connection has the process's service for its name, or `name`; `patience_s` is as `Log.connect` has it.
 
     Raises:
-        LogUnavailable: nobody answered in `PATIENCE_S`.
+        LogUnavailable: nobody answers, and there is no process, or it is told to stop.
         LogForbidden: the credentials are refused: not worth waiting.
     """
-    deadline = asyncio.get_running_loop().time() + PATIENCE_S
     said = ""
     while True:
         try:
@@ -74,11 +71,11 @@ async def connect(
                 patience_s=patience_s,
             )
         except errors.LogUnavailable as error:
-            if process is None or process.stop.is_set() or asyncio.get_running_loop().time() > deadline:
+            if process is None or process.stop.is_set():
                 raise
             process.health.not_ready = str(error)
             if str(error) != said:
-                logger.warning("waiting for the log", error=str(error), patience_s=PATIENCE_S)
+                logger.warning("waiting for the log", error=str(error))
             said = str(error)
             await pause(process, PAUSE_S)
         else:
