@@ -123,10 +123,14 @@ async def untold(
     ours = {fact.name for fact in facts if isinstance(fact, NodeObserved) and label in fact.labels}
     gone = sorted(ours & {fact.name for fact in facts if isinstance(fact, NodeGone)})
     reasons: dict[str, bool] = {}
+    places: dict[str, str] = {}
+    """Where the pods of a node that was drained were to go."""
     for decision in ledger.decisions.values():
         match decision:
             case RemoveNode():
                 reasons[decision.node] = bool(decision.because)
+                elsewhere = (why.values for why in decision.because if why.rule == "PodsFitElsewhere")
+                places[decision.node] = str(next(elsewhere, {}).get("places", ""))
             case DeleteInstances():
                 reasons |= {n: reasons.get(n, False) or bool(decision.because) for n in decision.nodes}
     found = [f"node {name}: no decision says why it went" for name in gone if not reasons.get(name)]
@@ -137,4 +141,6 @@ async def untold(
             isinstance(why.decided.event, RemoveNode | DeleteInstances) and why.sentences for why in told.why
         ):
             found.append(f"node {name}: explain says {[why.sentences for why in told.why]}")
+        elif not any(places.get(name, "") in sentence for why in told.why for sentence in why.sentences):
+            found.append(f"node {name}: explain does not say that its pods went to {places[name]}")
     return found

@@ -280,10 +280,11 @@ def _delete(state: State, event: p.DeleteInstances, _touched: Touched) -> None:
     unborn = sum(not node for node in event.nodes)
     if unborn:
         counts.add(state.counts, "cluster_autoscaler_old_unregistered_nodes_removed_count", unborn)
-    if unborn < len(event.nodes):
-        for node in filter(None, event.nodes):
-            reason = removals.reason_of(state, node)
-            counts.add(state.counts, "cluster_autoscaler_scaled_down_nodes_total", 1, reason=reason)
+    for node in event.nodes:
+        if (
+            node and node not in state.removals
+        ):  # the others are counted when they have gone: some are asked for again
+            removals.count(state, node)
     opened = state.open.get(name)
     for plan in opened.plans if opened is not None and unborn else ():
         if plan in state.executions:

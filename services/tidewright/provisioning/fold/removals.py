@@ -116,6 +116,11 @@ def reason_of(state: State, node: str) -> str:
     return "underutilized" if removal.drains else "empty"
 
 
+def count(state: State, node: str) -> None:
+    """One more node is removed."""
+    counts.add(state.counts, "cluster_autoscaler_scaled_down_nodes_total", 1, reason=reason_of(state, node))
+
+
 _Outcome = o.Applied | o.Rejected | o.Failed | o.Superseded
 
 
@@ -135,6 +140,7 @@ def deletion_answered(state: State, event: _Outcome, touched: Touched, *, applie
         touched.removals.append(name)
         if applied:
             touched.deleted.append((name, removal.uid, removal.drains))
+            count(state, name)
             del state.removals[name]
             continue
         removal.deletion = ""
