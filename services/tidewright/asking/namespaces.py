@@ -1,4 +1,4 @@
-"""The namespace that is meant where none is given: the kubeconfig's, as for kubectl."""
+"""What a kubeconfig says where a command does not: the namespace that is meant, and which cluster it is."""
 
 from __future__ import annotations
 
@@ -32,6 +32,26 @@ def meant(given: str, kubeconfig: Path | None = None, context: str | None = None
     return DEFAULT
 
 
+def server(kubeconfig: Path | None = None, context: str | None = None) -> str:
+    """The address of the cluster that a kubeconfig names, whatever the file is called; empty where it names none."""
+    for path in [kubeconfig] if kubeconfig is not None else _paths():
+        content = _read(path) or {}
+        chosen = context or content.get("current-context")
+        cluster = _named(content.get("contexts"), chosen, "context").get("cluster")
+        if address := _named(content.get("clusters"), cluster, "cluster").get("server"):
+            return str(address).rstrip("/")
+    return ""
+
+
+def _named(entries: Any, name: Any, what: str) -> dict[str, Any]:
+    """What a list of a kubeconfig has under a name; nothing where it is otherwise than it should be."""
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict) and entry.get("name") == name and isinstance(entry.get(what), dict):
+            found: dict[str, Any] = entry[what]
+            return found
+    return {}
+
+
 def _paths() -> list[Path]:
     named = os.environ.get("KUBECONFIG", "")
     return [Path(part) for part in named.split(os.pathsep) if part] or [Path.home() / ".kube" / "config"]
@@ -52,9 +72,5 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _of_context(content: dict[str, Any], name: object) -> str:
-    contexts = content.get("contexts")
-    for entry in contexts if isinstance(contexts, list) else ():
-        if isinstance(entry, dict) and entry.get("name") == name and isinstance(entry.get("context"), dict):
-            namespace = entry["context"].get("namespace")
-            return namespace if isinstance(namespace, str) else ""
-    return ""
+    namespace = _named(content.get("contexts"), name, "context").get("namespace")
+    return namespace if isinstance(namespace, str) else ""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tidewright.asking.errors import BadInput
 from tidewright.cli import main
-from tidewright.cli.cloud.held import held
+from tidewright.cli.cloud.held import held, identity
 from tidewright.cli.cloudflags import CloudFlags
 from tidewright.cloud.aws.client import AwsProvider
 from tidewright.cloud.aws.config import NamedGroup, TagSelector
@@ -64,6 +65,30 @@ def test_serving_needs_a_cloud_and_not_one_that_is_served(capsys: pytest.Capture
     assert "it speaks the protocol already" in capsys.readouterr().err
     assert main.run(["cloud", "serve", "--cloud", "a=simulated:http://x", "--tls-cert", "c"]) == 2
     assert "--tls-key, --tls-ca: missing" in capsys.readouterr().err
+
+
+def test_a_cluster_is_known_by_its_address_and_a_file_by_what_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def cluster(name: str, server: str) -> Surroundings:
+        context = {"name": "one", "context": {"cluster": "it"}}
+        clusters = [{"name": "it", "cluster": {"server": server}}]
+        content = {"current-context": "one", "contexts": [context], "clusters": clusters}
+        (tmp_path / name).write_text(yaml.safe_dump(content))
+        return Surroundings(kubeconfig=tmp_path / name)
+
+    first, copied = cluster("first", "https://there:6443"), cluster("copied", "https://there:6443/")
+    other = cluster("other", "https://elsewhere:6443")
+    kwok = spec_of("k=kwok:ns/name")
+    assert identity(kwok, first) == identity(kwok, copied) != identity(kwok, other)
+    (tmp_path / "aws.yaml").write_text("{}")
+    here, full = spec_of("a=aws:aws.yaml"), spec_of(f"b=aws:{tmp_path}/aws.yaml")
+    assert identity(here, first) == identity(full, other)
+    assert identity(spec_of("a=simulated:http://x:1/"), first) == identity(
+        spec_of("b=simulated:http://x:1"), other
+    )
 
 
 def test_a_cloud_that_is_served_is_refused_to_a_stack_and_the_other_way_round() -> None:

@@ -363,6 +363,68 @@ def test_what_a_cloud_refuses_of_several_is_asked_for_one_by_one(reason: str) ->
     assert cluster.marked() == set()
 
 
+@pytest.mark.parametrize(
+    "selector",
+    [None, {"matchLabels": {"app": "nobody"}}, {"matchExpressions": [{"key": "app", "operator": "Like"}]}],
+)
+def test_a_budget_that_selects_nothing_or_cannot_be_read_keeps_nobody(
+    selector: dict[str, Any] | None,
+) -> None:
+    cluster = world()
+    cluster.run_pod("p0", "n0")
+    cluster.tell(
+        p.PodDisruptionBudgetObserved(
+            at=cluster.now, namespace="ns", name="odd", selector=selector, allowed=0
+        )
+    )
+    cluster.remove("n0")
+    cluster.advance(10.0)
+    assert (cluster.evicted, cluster.deleted, cluster.undone()) == (["p0"], ["n0"], [])
+
+
+def test_a_pod_whose_owner_is_gone_keeps_its_node_and_is_named() -> None:
+    cluster = world(2, {"scale-down-unneeded-time": "0s", "scan-interval": "1s"}, minimum=1)
+    cluster.run_pod("orphan", "n0")
+    cluster.run_pod("kept", "n1", annotations={"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"})
+    cluster.tell(
+        f.WorkloadGone(at=cluster.now, namespace="ns", name="web", api_version="apps/v1", kind="ReplicaSet")
+    )
+    cluster.advance(60.0)
+    assert (cluster.of(p.RemoveNode), cluster.evicted) == ([], [])
+    said = told(cluster, "n0")
+    assert "ns/orphan" in said
+    assert "the controller that made it is not there: with it, or without the pod, the node could go" in said
+
+
+def test_no_instance_is_deleted_that_two_nodes_say_they_are() -> None:
+    cluster = world(3, {"scale-down-unneeded-time": "0s", "scan-interval": "1s"}, minimum=2)
+    twin = msgspec.structs.replace(cluster.fact_of("n0"), name="twin", uid="uid-twin")
+    cluster.tell(twin)
+    cluster.run_pod("kept-1", "n1", annotations={"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"})
+    cluster.run_pod("kept-2", "n2", annotations={"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"})
+    cluster.advance(60.0)
+    assert (cluster.of(p.RemoveNode), cluster.deleted) == ([], [])
+    assert "Another node has its spec.providerID, too" in told(cluster, "n0")
+    assert "Another node has its spec.providerID, too" in told(cluster, "twin")
+    cluster.tell(f.NodeGone(at=cluster.now, name="twin"))
+    cluster.advance(60.0)
+    assert cluster.deleted == ["n0"]
+
+
+def test_a_node_whose_provider_id_another_takes_on_the_way_stays() -> None:
+    cluster = world()
+    cluster.run_pod("p0", "n0")
+    cluster.budget("web", 0)
+    cluster.remove("n0")
+    cluster.advance(10.0)
+    cluster.tell(
+        msgspec.structs.replace(cluster.fact_of("n0"), name="twin", uid="uid-twin", taints=(), annotations={})
+    )
+    cluster.budget("web", 1)
+    cluster.advance(10.0)
+    assert (cluster.undone(), cluster.deleted, cluster.evicted) == (["SharedProviderID"], [], [])
+
+
 def test_a_group_that_goes_as_a_whole_goes_at_once_or_not_at_all() -> None:
     cluster = world()
     whole = ("n0", "n1", "n2")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from tidewright.asking import lifefiles
 from tidewright.asking.errors import BadInput
+from tidewright.asking.namespaces import server
 from tidewright.cloud.providers import CloudSpec, Surroundings
 
 Role: TypeAlias = Literal["stack", "server"]
@@ -32,9 +34,17 @@ class _Held(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def identity(spec: CloudSpec, around: Surroundings) -> str:
     """What a cloud is, whatever it is called: two of one identity have the same groups."""
-    said = spec.config or " ".join((around.config, *around.discovery, *around.nodes))
-    where = f" {around.kubeconfig or ''}" if spec.kind in ("clusterapi", "kwok") else ""
-    return f"{spec.kind}:{said}{where}"
+    said = (spec.config or " ".join((around.config, *around.discovery, *around.nodes))).rstrip("/")
+    with suppress(OSError):  # no file name
+        said = str(Path(said).resolve()) if said and Path(said).is_file() else said
+    if spec.kind not in ("clusterapi", "kwok"):
+        return f"{spec.kind}:{said}"
+    where = (
+        "the pod's"
+        if around.in_cluster
+        else server(around.kubeconfig, around.context) or around.kubeconfig or ""
+    )
+    return f"{spec.kind}:{said} {where}"
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from tidewright.provisioning.index.indexing import (
     awaited,
     doom,
     index_of,
+    leave_machine,
     remove_node,
     remove_pod,
     reseat,
@@ -176,7 +177,7 @@ def _node(state: State, event: f.NodeObserved, touched: Touched) -> None:
     state.nodes[event.name] = node
     reserved.seen(state, event.name, event.annotations)
     if old is not None and old.provider_id != node.provider_id:
-        index.machines.pop(old.provider_id, None)
+        leave_machine(index, old.provider_id, event.name)
     add_node(state, index, event.name, node)
     if old is None:
         reseat(state, index, event.name)

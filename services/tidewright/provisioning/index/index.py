@@ -55,6 +55,7 @@ class Index:
         nominated: pods that wait for room that the scheduler makes for them.
         consumers: request to its pods that are on a node.
         machines: provider id to node.
+        twins: provider id that several nodes have, to their names: which of them its instance is, is not known.
         owner: provider id to group.
         busy: node to its pods other than DaemonSet and mirror pods.
         kind: node to the kind of nodes that it is of, as limits see them.
@@ -82,6 +83,7 @@ class Index:
         self.nominated: dict[PodKey, None] = {}
         self.consumers: dict[RequestKey, dict[PodKey, None]] = {}
         self.machines: dict[str, str] = {}
+        self.twins: dict[str, dict[str, None]] = {}
         self.owner: dict[str, NodeGroupId] = {}
         self.busy: dict[str, int] = {}
         self.on_node: dict[str, dict[PodKey, None]] = {}

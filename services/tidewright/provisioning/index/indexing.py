@@ -124,7 +124,7 @@ def _noted(state: State, index: Index, name: str, node: Node) -> NodeView:
     else:
         index.soft.pop(name, None)
     if node.provider_id:
-        index.machines[node.provider_id] = name
+        _take_machine(index, node.provider_id, name)
     view = node.view(name, index.claims.attachable(name))
     stock = index.claims.plugged(index.claims.offers.stock(name), node.allocatable)
     if stock is not None:
@@ -134,13 +134,34 @@ def _noted(state: State, index: Index, name: str, node: Node) -> NodeView:
     return view
 
 
+def _take_machine(index: Index, provider_id: str, name: str) -> None:
+    """A node says what its instance is; the last one to say so is taken for it."""
+    other = index.machines.get(provider_id, name)
+    index.machines[provider_id] = name
+    if other != name:
+        index.twins.setdefault(provider_id, {other: None})[name] = None
+        index.node_changed(other)
+
+
+def leave_machine(index: Index, provider_id: str, name: str) -> None:
+    """A node is gone, or says something else."""
+    twins = index.twins.get(provider_id, {})
+    twins.pop(name, None)
+    if index.machines.get(provider_id) == name:
+        del index.machines[provider_id]
+        for other in twins:
+            index.machines[provider_id] = other
+    if len(twins) == 1:
+        del index.twins[provider_id]
+        index.node_changed(index.machines[provider_id])
+
+
 def remove_node(index: Index, name: str, node: Node) -> None:
     index.grid.remove_node(name)
     index.forget_kind(name)
     index.soft.pop(name, None)
     index.node_changed(name)
-    if index.machines.get(node.provider_id) == name:
-        del index.machines[node.provider_id]
+    leave_machine(index, node.provider_id, name)
 
 
 def add_pod(state: State, index: Index, key: PodKey, pod: Pod) -> None:

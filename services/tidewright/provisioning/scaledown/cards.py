@@ -241,6 +241,8 @@ def _card(state: State, index: Index, name: str, kind: _Kind, now: float) -> Car
     reason = reason or eligible.before_use(seen, traits, settings, paused=False, now=now)
     if not reason and node.delays is None:
         reason = eligible.UNEXPECTED
+    if not reason and node.provider_id in index.twins:
+        reason = eligible.SHARED
     if not reason and traits is not None:
         reason = eligible.by_use(seen, traits, use, settings)
     consolidates = False

@@ -54,6 +54,7 @@ NODES = {
     eligible.BEING_DELETED: "It is being deleted, or has not started yet.",
     eligible.DISABLED: f'Its annotation {eligible.SCALE_DOWN_DISABLED} is "true".',
     eligible.UNREADY_DISABLED: "It is not ready, and scale-down-unready-enabled is false.",
+    eligible.SHARED: "Another node has its spec.providerID, too: which of them the instance is, is not known, and neither is removed before one is gone.",
     eligible.UNEXPECTED: "How much of it is used cannot be told: it does not say what it has, or the watcher is of before.",
     "NoPlaceToMovePods": "Its pods do not all fit on other nodes.",
     timers.LIMIT: "Without it the cluster would be below cores-total, memory-total or gpu-total.",

@@ -20,6 +20,8 @@ NOT_AUTOSCALED = "NotAutoscaled"
 UNEXPECTED = "UnexpectedError"
 UNREADY_DISABLED = "ScaleDownUnreadyDisabled"
 NOT_UNDERUTILIZED = "NotUnderutilized"
+SHARED = "SharedProviderID"
+"""Another node has its provider id, too: its instance may be that one's."""
 AT_MINIMUM = "NodeGroupMinSizeReached"
 
 

@@ -17,6 +17,7 @@ from tidewright.provisioning.consolidation import protection
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import index_of
+from tidewright.provisioning.scaledown.candidates.eligible import SHARED
 from tidewright.provisioning.scaledown.idle import SCALE_DOWN_DISABLED
 from tidewright.provisioning.scaledown.removal import evicting, marking, words
 from tidewright.provisioning.scaledown.removal.evicting import KEEPS_COMING, Turns
@@ -139,6 +140,11 @@ class Steps:
             return Undo("Failed", removal.failed, failed=True)
         if node is None or group is None or node.uid != removal.uid:
             return Undo("NodeGone", f"node {name}, or its group, is not there any more")
+        if removal.provider_id in self.index.twins:
+            several = ", ".join(self.index.twins[removal.provider_id])
+            return Undo(
+                SHARED, f"its spec.providerID {removal.provider_id} is that of several nodes: {several}"
+            )
         if removal.unmarked:
             return Undo("MarkRemoved", "somebody took our taint or mark off it")
         if node.annotations.get(SCALE_DOWN_DISABLED) == "true":
