@@ -401,7 +401,9 @@ class Actuator:
                     return self._refused(job, Refusal.of(result.message))
                 return result
             if isinstance(effect, DeleteInstances):
-                held_up = await self._applier.occupied(effect, allowance)
+                looks = Allowance(partial(self._spend, job))  # at the API server, under its budget
+                held_up = await self._applier.occupied(effect, looks)
+                allowance.requests += looks.requests
                 if held_up is not None:
                     return held_up
             if self._clouds is None:

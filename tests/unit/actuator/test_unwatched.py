@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
+import pytest
+
 from tests.unit.actuator.effects import ANYTHING, Watched
 from tests.unit.actuator.effects import said as object_event
 from tests.unit.actuator.test_fencing import Shared
@@ -14,7 +16,7 @@ from tidewright.actuator.acting import REPORTS_AT_ONCE, Actuator
 from tidewright.actuator.apply import Allowance, Applier
 from tidewright.actuator.options import Options
 from tidewright.actuator.plan import Job, Plan, Rank
-from tidewright.actuator.verdict import Done, Result
+from tidewright.actuator.verdict import Done, Refused, Result
 from tidewright.events import registry
 from tidewright.events.acting import INCUMBENT
 from tidewright.events.base import ObjectRef
@@ -22,6 +24,7 @@ from tidewright.events.decisions import Effect, ScaleWorkload
 from tidewright.events.endpoints import ForgetEndpoint
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.outcomes import Applied, Superseded
+from tidewright.events.provisioning import DeleteInstances
 from tidewright.host.loop.lookout import NOBODY
 from tidewright.host.process.health import Health
 from tidewright.log.connection import Log, Message
@@ -129,6 +132,37 @@ async def test_object_events_take_few_places_and_what_changes_something_has_the_
     assert actuator._best()[0] is None
     plan.done(begun[0])
     assert actuator._best() == ("waiting", Rank.OBJECT_EVENT)
+
+
+async def test_looks_at_nodes_before_a_deletion_are_under_the_budget_of_the_api_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Looking(Noted):
+        async def occupied(self, effect: Effect, allowance: Allowance) -> Refused:
+            await asyncio.gather(*(allowance.take() for _ in range(6)))
+            return Refused("NodeNotEmpty", "")
+
+    spent: list[Job] = []
+
+    async def spend(job: Job) -> None:
+        spent.append(job)
+
+    actuator = Actuator(
+        Options(nats_url="", cluster="c"),
+        cast("Log", Shared([])),
+        cast("Applier", Looking()),
+        lookout=Watched(),
+    )
+    monkeypatch.setattr(actuator, "_spend", spend)
+    group = ObjectRef(api_version="cloud/v1", kind="NodeGroup", name="g")
+    job = Job(
+        1,
+        "s",
+        DeleteInstances(at=1.0, id="provisioning.all.1.0", target=group, instances=("i",), nodes=("n",)),
+    )
+    allowance = Allowance(actuator._owned, prepaid=1)
+    assert isinstance(await actuator._attempt(job, allowance), Refused)
+    assert (len(spent), allowance.requests) == (6, 6)
 
 
 def test_a_webhook_goes_before_everything() -> None:

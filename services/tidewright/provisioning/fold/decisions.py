@@ -280,10 +280,9 @@ def _delete(state: State, event: p.DeleteInstances, _touched: Touched) -> None:
     unborn = sum(not node for node in event.nodes)
     if unborn:
         counts.add(state.counts, "cluster_autoscaler_old_unregistered_nodes_removed_count", unborn)
-    for node in event.nodes:
-        if (
-            node and node not in state.removals
-        ):  # the others are counted when they have gone: some are asked for again
+    # Nodes that are being removed are counted when they have gone: their deletion may be refused, and asked for again.
+    for node in filter(None, event.nodes):
+        if node not in state.removals:
             removals.count(state, node)
     opened = state.open.get(name)
     for plan in opened.plans if opened is not None and unborn else ():

@@ -141,7 +141,7 @@ class Steps:
         if node is None or group is None or node.uid != removal.uid:
             return Undo("NodeGone", f"node {name}, or its group, is not there any more")
         if removal.provider_id in self.index.twins:
-            several = ", ".join(self.index.twins[removal.provider_id])
+            several = ", ".join(sorted(self.index.twins[removal.provider_id]))
             return Undo(
                 SHARED, f"its spec.providerID {removal.provider_id} is that of several nodes: {several}"
             )
