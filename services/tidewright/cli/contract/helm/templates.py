@@ -16,7 +16,15 @@ import yaml
 from tidewright.actuator.allowed.bounds import Feature
 from tidewright.actuator.allowed.table import GRANTS
 from tidewright.asking.services import SERVICES, Role, Service
-from tidewright.cli.contract import actuatorroles, deployment, natsservers, network, permissions, signedness
+from tidewright.cli.contract import (
+    actuatorroles,
+    consoles,
+    deployment,
+    natsservers,
+    network,
+    permissions,
+    signedness,
+)
 from tidewright.cli.contract.deployment import ADMISSION, INSTALLER, NATS_URL, PROBES, TOKENS, Place
 from tidewright.cli.contract.helm.markup import (
     CLUSTER,
@@ -45,6 +53,7 @@ def wanted() -> dict[str, str]:
     files = {f"{service.name}.yaml": _service(service, policies[service.name]) for service in SERVICES}
     files |= {f"actuator-{feature}.yaml": _feature(feature) for feature in Feature}
     files[f"{INSTALLER}.yaml"] = _installer(policies[INSTALLER])
+    files["console.yaml"] = _console()
     files["nats.yaml"] = _nats()
     files["secrets.yaml"] = _secrets()
     return {name: HEAD + text for name, text in files.items()}
@@ -140,6 +149,19 @@ def _arguments(arguments: Sequence[str], service: Service) -> list[str]:
     return [*found, items("$own.args")]
 
 
+def _console() -> str:
+    account, running, service, policy = deployment.console(PLACE)
+    pod = running["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    _of_all_pods(pod, container)
+    container["args"] = [*container["args"], items("$.Values.console.args")]
+    container["resources"] = optional("$.Values.console.resources")
+    return under(
+        "if $.Values.console.enabled",
+        template([account, running, service]) + under("if $.Values.networkPolicies", template([policy])),
+    )
+
+
 # -- the actuator's rights -----------------------------------------------------------------------------
 
 
@@ -226,7 +248,7 @@ def _nats() -> str:
 def _secrets() -> str:
     """Passwords and tokens that nobody has to think of: made once, and kept by every upgrade."""
     users = [*permissions.USERS, natsservers.ROUTE]
-    tokens = ["metrics", "push", *(s.name for s in SERVICES if s.role is Role.ENDPOINT)]
+    tokens = ["metrics", "push", consoles.NAME, *(s.name for s in SERVICES if s.role is Role.ENDPOINT)]
     made = [_made(natsservers.PASSWORDS, users), _made(TOKENS, tokens)]
     return under("if $.Values.secrets.create", "".join(made))
 
