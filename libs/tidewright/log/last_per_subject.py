@@ -36,6 +36,18 @@ async def last_words(
     return sorted(records, key=lambda record: record.seq)
 
 
+async def earlier_words(log: Log, subjects: Sequence[str], up_to: int) -> list[Record]:
+    """As `last_words`, of subjects that were spoken of since: where the last word lies need not be looked up first.
+
+    Raises:
+        LogUnavailable: no answer in time.
+    """
+    records: list[Record] = []
+    for start in range(0, len(subjects), AT_ONCE):
+        records += await _earlier(log, subjects[start : start + AT_ONCE], up_to)
+    return sorted(records, key=lambda record: record.seq)
+
+
 async def last_words_of_all(log: Log, filters: Sequence[str], up_to: int) -> list[Record]:
     """As `last_words`, however many subjects match; that takes a reader.
 

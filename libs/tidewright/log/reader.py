@@ -293,7 +293,8 @@ class Reader:
                 self._receive(record)
             if complete:
                 return
-            self._ahead = asyncio.create_task(self._following(self.received))
+            if self._window >= WINDOW:  # who takes few has the answer soon
+                self._ahead = asyncio.create_task(self._following(self.received))
 
     async def _following(self, after: int) -> tuple[list[Record], bool]:
         """What comes behind a sequence, and whether that is all.

@@ -198,6 +198,9 @@ class ExportedLog:
         places = [indexed.last_of(subject, up_to) for subject in indexed.matching(patterns)]
         return [indexed.read(place) for place in sorted(place for place in places if place is not None)]
 
+    async def earlier(self, subjects: Sequence[str], up_to: int) -> list[Record]:
+        return await self.last(subjects, up_to)
+
     async def last_of_all(self, patterns: Sequence[str], up_to: int = 0) -> list[Record]:
         return await self.last(patterns, up_to)
 

@@ -147,6 +147,12 @@ async def watched(
                     yield item
 
 
+def _place(entry: tuple[str, Decision]) -> tuple[float, list[int]]:
+    """Where a decision stands among others, also of those that were decided at the same time."""
+    decision = entry[1]
+    return decision.at, [int(part) for part in decision.id.split(".")[-2:] if part.isdigit()]
+
+
 @dataclass
 class Board:
     """The last words about the objects of a kind, as they are found."""
@@ -296,7 +302,7 @@ class Board:
             yield self._item(asked, now)
 
     def _item(self, asked: Reference, now: float) -> ListedObject:
-        decisions = sorted(self.decided.get(asked, {}).values(), key=lambda entry: entry[1].at, reverse=True)
+        decisions = sorted(self.decided.get(asked, {}).values(), key=_place, reverse=True)
         latest = decisions[0][1] if decisions else None
         by = self.service.name if self.service is not None else decisions[0][0] if decisions else ""
         words = Words(

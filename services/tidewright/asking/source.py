@@ -27,7 +27,7 @@ from tidewright.log.batched_get import TooMany
 from tidewright.log.connection import Log
 from tidewright.log.diagnostics import configure_when_used
 from tidewright.log.errors import BadKey, LogError, LogForbidden, LogUnavailable, NoKeys, Unsound, WrongStream
-from tidewright.log.last_per_subject import Known, last_words, last_words_of_all
+from tidewright.log.last_per_subject import Known, earlier_words, last_words, last_words_of_all
 from tidewright.log.reader import WINDOW, Record
 from tidewright.log.snapshots import Snapshot, Snapshots
 from tidewright.log.subjects import CLUSTER_ID, Slot, Subjects, slot_of
@@ -109,6 +109,10 @@ class Source(Protocol):
 
     async def last_of_all(self, patterns: Sequence[str], up_to: int = 0) -> list[Record]:
         """As `last`, however many subjects match."""
+        ...
+
+    async def earlier(self, subjects: Sequence[str], up_to: int) -> list[Record]:
+        """As `last`, of subjects that were spoken of since that sequence."""
         ...
 
     async def at(self, seq: int) -> Record | None:
@@ -262,6 +266,9 @@ class RunningLog:
             except TooMany:
                 found += await last_words_of_all(self.log, [pattern], bound)
         return sorted(found, key=lambda record: record.seq)
+
+    async def earlier(self, subjects: Sequence[str], up_to: int) -> list[Record]:
+        return await earlier_words(self.log, subjects, up_to)
 
     async def at(self, seq: int) -> Record | None:
         return await self.log.at(seq)

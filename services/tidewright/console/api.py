@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from tidewright.asking import comparing, listing, planning
+from tidewright.asking import comparing, listing
 from tidewright.asking.errors import BadInput
 from tidewright.asking.events import CLASSES, Class, found, wanted
 from tidewright.asking.explain import explained, explained_decision
@@ -114,6 +114,8 @@ class Answers:
         return comparing.answer(self.source, moment, compared)
 
     async def scale_down(self, query: Query) -> Any:
+        from tidewright.asking import planning  # it imports what decides
+
         moment = await moment_of(self.source, query.get("at", ""))
         return planning.answer_of_scale_down(
             self.source, moment, await planning.scale_down(self.source, moment)

@@ -15,6 +15,8 @@ from tidewright.log.reader import Record
 
 STEP = 1_000
 """Sequences that are looked at first, and twice as many at each further try."""
+AHEAD = 250
+"""Records that are asked for at once: what lies behind the part is read for nothing."""
 KEPT = 64
 
 
@@ -104,16 +106,24 @@ class Backwards:
     ) -> tuple[list[tuple[Record, float]], float | None]:
         part: list[tuple[Record, float]] = []
         oldest: float | None = None
-        async with aclosing(self._source.merged(patterns, low - 1)) as records:
-            async for record in records:
-                if record.seq > high:
-                    break
-                if not is_past(self._source, record) or (at := time_of(record)) is None:
-                    continue
-                oldest = at if oldest is None else oldest
-                if accepts(record):
-                    part.append((record, at))
+        for record in sorted(await self._between(patterns, low, high), key=lambda one: one.seq):
+            if not is_past(self._source, record) or (at := time_of(record)) is None:
+                continue
+            oldest = at if oldest is None else oldest
+            if accepts(record):
+                part.append((record, at))
         return part, oldest
+
+    async def _between(self, patterns: Sequence[str], low: int, high: int) -> list[Record]:
+        """What matches filters that do not overlap, of a part that is short beside what lies behind it."""
+        found: list[Record] = []
+        for pattern in patterns:
+            async with aclosing(self._source.records(pattern, low - 1, AHEAD)) as records:
+                async for record in records:
+                    if record.seq > high:
+                        break
+                    found.append(record)
+        return found
 
 
 def class_of(record: Record) -> str:

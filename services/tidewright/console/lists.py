@@ -1,8 +1,8 @@
 """Lists of objects as of any moment, kept so that a page costs what has changed since, and not what there is.
 
 For each kind the last words at the end of the log are held, as `tidewright get` finds them, with a row for each object. What
-comes is taken in when somebody asks. A moment before is made of these: only the subjects that were spoken of since are asked
-for once more. What was asked for is kept, the last few moments of it.
+comes is taken in when somebody asks. A moment before is made of the nearest later one that is held: only the subjects that were
+spoken of since are asked for once more. What was asked for is kept, the last few moments of it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import OrderedDict
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from tidewright.asking.answers import ListedObject
+from tidewright.asking.answers import ListedObject, stamp
 from tidewright.asking.listing import LISTED, Board, filled
 from tidewright.asking.point_in_time import Moment
 from tidewright.asking.source import Source
@@ -21,6 +21,8 @@ from tidewright.log.reader import Record
 
 KEPT = 24
 """Lists of earlier moments that are kept."""
+HELD_S = 6 * 3600.0
+"""For so long at most a change is taken to hold something back."""
 TOO_FAR = 50_000
 """Sequences behind which a list is made anew instead of being brought up to date."""
 ALL_KINDS = tuple(LISTED)
@@ -47,6 +49,15 @@ class Rows:
             rows = self.rows
             self._sorted = tuple(rows[one] for one in sorted(rows, key=lambda r: (r.namespace, r.name)))
         return self._sorted
+
+    def held_about(self, at: float) -> set[Reference]:
+        """Those of which something may be held back at that time, and not at another: rows say so of their own time alone."""
+        since = stamp(at - HELD_S)
+        return {
+            asked
+            for asked, row in self.rows.items()
+            if row.held_until is not None or (row.last_change is not None and row.last_change >= since)
+        }
 
     def again(self, touched: set[Reference], now: float) -> None:
         """Make the rows of some objects anew."""
@@ -78,7 +89,7 @@ class Lists:
                 return self._now[kind]
             key = (kind, moment.seq)
             if key not in self._before:
-                self._before[key] = await self._earlier(self._now[kind], moment)
+                self._before[key] = await self._earlier(self._nearest(kind, moment.seq), moment)
                 while len(self._before) > KEPT:
                     self._before.popitem(last=False)
             self._before.move_to_end(key)
@@ -111,10 +122,18 @@ class Lists:
         for kind, references in touched.items():
             self._now[kind].again(references, moment.at)
 
-    async def _earlier(self, now: Rows, moment: Moment) -> Rows:
-        later = [subject for subject, seq in now.spoken.items() if seq > moment.seq]
-        words: list[Record] = await self._source.last(later, moment.seq) if later else []
-        board, touched = now.board.as_of(later, words)
-        rows = Rows(board, dict(now.rows))
-        rows.again(touched, moment.at)
+    def _nearest(self, kind: str, seq: int) -> Rows:
+        """Of what is held of a kind the first moment that is not before a sequence."""
+        later = [(held, rows) for (of, held), rows in self._before.items() if of == kind and held >= seq]
+        return min(later, key=lambda one: one[0])[1] if later else self._now[kind]
+
+    async def _earlier(self, base: Rows, moment: Moment) -> Rows:
+        later = [subject for subject, seq in base.spoken.items() if seq > moment.seq]
+        words: list[Record] = await self._source.earlier(later, moment.seq) if later else []
+        board, touched = base.board.as_of(later, words)
+        rows = Rows(board, dict(base.rows), dict(base.spoken))
+        for subject in later:
+            del rows.spoken[subject]
+        rows.spoken.update((record.subject, record.seq) for record in words)
+        rows.again(touched | rows.held_about(moment.at), moment.at)
         return rows

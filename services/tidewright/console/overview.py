@@ -145,7 +145,7 @@ async def changed(source: Source, backwards: Backwards, looking: Looking) -> tup
     root = source.subjects.root
     scan = await backwards.scan(
         ("changes",), [f"{root}.decision.>", f"{root}.outcome.>"], _may_tell,
-        up_to=looking.moment.seq, since=looking.since, enough=4 * CHANGES_SHOWN, most=LOOKED_AT,
+        up_to=looking.moment.seq, since=looking.since, enough=2 * CHANGES_SHOWN, most=LOOKED_AT,
     )  # fmt: skip
     changes = [change for record, at in scan.found if (change := _change(record, at)) is not None]
     return changes, scan.whole

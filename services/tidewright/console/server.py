@@ -21,19 +21,7 @@ from markupsafe import Markup
 from tidewright.asking.errors import BadInput, CommandError, Unavailable, translated
 from tidewright.asking.questions import ROOT
 from tidewright.asking.source import Source
-from tidewright.console import (
-    api,
-    capacity,
-    charts,
-    events,
-    listing,
-    objects,
-    overview,
-    shards,
-    trust,
-    what_if,
-    words,
-)
+from tidewright.console import api, charts, events, listing, objects, overview, trust, words
 from tidewright.console.access import Access
 from tidewright.console.apart import Apart
 from tidewright.console.asked import WINDOWS, Looking, Moments
@@ -321,13 +309,21 @@ class Console:
     async def _events(self, _: web.Request, looking: Looking) -> tuple[str, str, Mapping[str, Any]]:
         return "events.html", "Events", await events.page(self.source, self.backwards, looking)
 
+    # What decides is imported by the pages that ask it: the first page is there sooner without.
+
     async def _capacity(self, _: web.Request, looking: Looking) -> tuple[str, str, Mapping[str, Any]]:
+        from tidewright.console import capacity
+
         return "capacity.html", "Capacity", await capacity.page(self.source, self.kept, self.lists, looking)
 
     async def _shards(self, _: web.Request, looking: Looking) -> tuple[str, str, Mapping[str, Any]]:
+        from tidewright.console import shards
+
         return "shards.html", "Shards", await shards.page(self.source, self.kept, self.lists, looking)
 
     async def _what_if(self, _: web.Request, looking: Looking) -> tuple[str, str, Mapping[str, Any]]:
+        from tidewright.console import what_if
+
         means = what_if.Means(self.source, self.moments, self.lists, self.kept, self.apart)
         return "what_if.html", "What if", await what_if.page(means, looking)
 

@@ -189,7 +189,19 @@ async def test_links_keep_the_moment(browser: Browser) -> None:
 async def test_lists_of_any_moment_are_those_that_are_made_anew(kind: str) -> None:
     source = ExportedLog(ExportFile(LOG))
     kept = Lists(source)
-    for at in ("", "seq:4000", "seq:2500", "seq:3333", "seq:700", "seq:250", "seq:4100", ""):
+    steps = [f"seq:{seq}" for seq in range(3000, 600, -119)]
+    for at in (
+        "",
+        "seq:4000",
+        "seq:2500",
+        "seq:3333",
+        "seq:762",
+        "seq:640",
+        "seq:250",
+        "seq:4100",
+        *steps,
+        "",
+    ):
         moment = await moment_of(source, at)
         anew = (await listed(source, kind, moment)).items
         assert (await kept.of(kind, moment)).items() == anew, at
