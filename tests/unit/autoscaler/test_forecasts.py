@@ -11,12 +11,15 @@ from tests.unit.autoscaler.world import NS, World, of, one, sample, spec, wpa
 from tidewright.autoscaler.forecast.asked import ANNOTATION, BadForecast, asked
 from tidewright.autoscaler.forecast.load import digest
 from tidewright.autoscaler.state import State
+from tidewright.autoscaler.tell.explaining import EXPLAINER
+from tidewright.autoscaler.tell.exposition import samples
 from tidewright.autoscaler.tell.sentences import sentences
 from tidewright.events import registry
 from tidewright.events.base import Decision
 from tidewright.events.decisions import RecordObjectEvent, ScaleWorkload
 from tidewright.events.facts import MetricSampled
 from tidewright.events.forecasts import RecordForecast
+from tidewright.host.fold.explainer import Reference
 
 DAY_S = 86400
 EVERY_S = 900
@@ -246,3 +249,25 @@ def test_a_snapshot_goes_on_as_the_fold_that_it_was_made_of() -> None:
         return [msgspec.structs.replace(d, id="", prev="") for d in run(world, 6 * DAY_S, 9 * DAY_S)]
 
     assert decided(other) == decided(world)
+
+
+def test_explain_shows_the_forecast_beside_what_came_and_metrics_how_good_it_is() -> None:
+    world = started(ASKS)
+    run(world, 900, 8 * DAY_S)
+    told = EXPLAINER.standing(world.fold.state, Reference("watermarkpodautoscaler", NS, "wpa"), 8 * DAY_S)
+    (ahead,) = [line for line in told if "1h0m0s ahead" in line]
+    assert ahead.startswith("The load of rps{map[app:web]} is 18;")
+    assert ahead.endswith("the forecast takes part.")
+    assert any("and 18 came: the bound held." in line for line in told)
+    series = {s.name: s.value for s in samples(world.fold.state) if "forecast" in s.name}
+    assert series["wpa_controller_forecast_muted"] == 0
+    assert 0.9 <= series["wpa_controller_forecast_coverage"] <= 1
+    assert series["wpa_controller_forecast_error"] < 20_000
+
+
+def test_explain_says_why_no_forecast_is_made() -> None:
+    world = started({ANNOTATION: "soon"})
+    run(world, 900, 3600)
+    told = EXPLAINER.standing(world.fold.state, Reference("watermarkpodautoscaler", NS, "wpa"), 3600)
+    assert any(line.startswith(f"No forecast is made: annotation {ANNOTATION}: 'soon'") for line in told)
+    assert not [s for s in samples(world.fold.state) if "forecast" in s.name]

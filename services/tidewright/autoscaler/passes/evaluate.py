@@ -457,10 +457,16 @@ def settle(rules: Rules, policy: Policy, scene: Scene, calculations: tuple[Calcu
     else:
         proposed = max(combined.replicas, 0)
         ready = calculations[combined.winner].ready
+    limited = normalize(rules, current=current, proposed=proposed, ready=ready)
     foreseen = foresee(rules, policy, scene, calculations, proposed) if scene.expected else None
     if foreseen is not None:
-        proposed = foreseen.replicas
-    limited = normalize(rules, current=current, proposed=proposed, ready=ready)
+        more = normalize(rules, current=current, proposed=foreseen.replicas, ready=ready)
+        if (
+            more.replicas > limited.replicas
+        ):  # the ready guard gives up a whole downscale, and not a part of it
+            limited, proposed = more, foreseen.replicas
+        else:
+            foreseen = None
     desired = limited.replicas
     whole = desired
     if policy.align_after_limits and limited.limited:

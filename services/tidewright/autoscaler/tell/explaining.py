@@ -21,7 +21,7 @@ from tidewright.autoscaler.passes.lifecycle import gate
 from tidewright.autoscaler.passes.limits import LIMITS, TOO_FEW, TOO_MANY
 from tidewright.autoscaler.passes.passes import is_on_its_way, last_scale_of, older_than, scene_of
 from tidewright.autoscaler.state import KIND, Autoscaler, State, is_sampled
-from tidewright.autoscaler.tell import opposites
+from tidewright.autoscaler.tell import foretelling, opposites
 from tidewright.autoscaler.tell.reasons import because, hold_reason
 from tidewright.autoscaler.tell.sentences import clock, next_stop, plural, sentences
 from tidewright.events.base import Because, Decision, Event
@@ -230,6 +230,7 @@ def _standing(state: State, space: str, scaler: Autoscaler, now: float) -> list[
         )
     elif rules.dry_run:
         lines.append("It is a dry run: nothing is written, and windows count from what was only decided.")
+    lines += foretelling.told(scaler, rules, state.now)
     return lines + next_stop(scaler, state.now, stale=reason == STALE_METRIC)
 
 

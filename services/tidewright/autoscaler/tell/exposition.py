@@ -30,6 +30,9 @@ LABELS = {
     "replicas_scaling_proposal": "metric_name",
     "restricted_scaling": "reason",
     "transition_countdown": "transition",
+    "forecast_coverage": "metric_name",
+    "forecast_error": "metric_name",
+    "forecast_muted": "metric_name",
     "conditions": "condition",
 }
 """The name of a series' own label."""
@@ -55,6 +58,9 @@ HELP = {
     "upscale_replicas_total": "Replicas added by scales that were written.",
     "downscale_replicas_total": "Replicas removed by scales that were written.",
     "lifecycle_control_status": "1 while the monitor of the object blocks it.",
+    "forecast_coverage": "Part of the forecasts of about a week whose upper bound held.",
+    "forecast_error": "Mean error of the forecasts of about a week, milli of the load.",
+    "forecast_muted": "1 while the forecast of the metric takes no part.",
     "labels_info": "1; carries the labels of the object that the policy names.",
 }
 """What each series says, without the prefix."""
@@ -101,6 +107,8 @@ def _of_object(state: State, namespace_name: str, scaler: Autoscaler) -> Iterato
     values.pop(Series("lifecycle_control_status"), None)
     if rules is not None:
         values |= _of_pass(state, namespace_name, scaler, rules, state.in_force)
+        if scaler.forecast is not None:
+            values |= gauges.of_forecast(rules, scaler.forecast)
     for series, value in values.items():
         labels = base | ({LABELS[series.name]: series.label} if series.label else {})
         yield Sample(PREFIX + series.name, labels, float(value))

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from tidewright.autoscaler.api.conditions import Setting
 from tidewright.autoscaler.api.spec import Rules
+from tidewright.autoscaler.forecast import season
+from tidewright.autoscaler.forecast.load import digest
 from tidewright.autoscaler.passes.combine import Calculation
 from tidewright.autoscaler.passes.conditions import (
     ABLE_TO_SCALE,
@@ -21,6 +23,7 @@ from tidewright.autoscaler.passes.conditions import (
 from tidewright.autoscaler.passes.evaluate import Pass
 from tidewright.autoscaler.passes.formula import Converge
 from tidewright.autoscaler.policy import Policy
+from tidewright.autoscaler.state import Forecast
 
 _CONDITIONS = {
     ABLE_TO_SCALE: "able_to_scale",
@@ -92,6 +95,21 @@ def of_pass(rules: Rules, policy: Policy, evaluation: Pass, *, last_scale_at: fl
                 0 if until is None else until - evaluation.now
             )
     values[Series("replicas_scaling_effective")] = evaluation.desired
+    return values
+
+
+def of_forecast(rules: Rules, forecast: Forecast) -> Values:
+    """How good forecasts of each metric have been; nothing before one was due."""
+    values: Values = {}
+    for metric in rules.metrics:
+        known = forecast.seasons.get(digest(metric.query))
+        if known is None:
+            continue
+        values[Series("forecast_muted", metric.name)] = float(bool(season.mute(known, forecast.confidence)))
+        covered, error = season.coverage(known), season.mean_error(known)
+        if covered is not None and error is not None:
+            values[Series("forecast_coverage", metric.name)] = covered
+            values[Series("forecast_error", metric.name)] = error
     return values
 
 

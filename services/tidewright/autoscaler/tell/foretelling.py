@@ -1,0 +1,58 @@
+"""Forecasts in words: what is expected, and what came of the last one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidewright.autoscaler.api.spec import Metric, Rules
+from tidewright.autoscaler.forecast import season
+from tidewright.autoscaler.forecast.load import MOST_METRICS, digest
+from tidewright.autoscaler.forecast.season import Season
+from tidewright.autoscaler.passes import forecasts
+from tidewright.autoscaler.state import Autoscaler, Forecast
+from tidewright.autoscaler.tell.sentences import clock, number
+from tidewright.kube.durations import format_duration
+
+
+def told(scaler: Autoscaler, rules: Rules, now: float) -> list[str]:
+    """How the forecasts of an object stand; nothing where it asks for none."""
+    _, problem = forecasts.wanted(scaler)
+    if problem:
+        return [f"No forecast is made: {problem}."]
+    if scaler.forecast is None:
+        return []
+    lines = [
+        line for metric in rules.metrics[:MOST_METRICS] for line in _metric(scaler.forecast, metric, now)
+    ]
+    if len(rules.metrics) > MOST_METRICS:
+        left_out = ", ".join(metric.display for metric in rules.metrics[MOST_METRICS:])
+        lines.append(f"No forecast is made of {left_out}: of an object {MOST_METRICS} metrics are forecast.")
+    return lines
+
+
+def _metric(forecast: Forecast, metric: Metric, now: float) -> Iterator[str]:
+    known = forecast.seasons.get(digest(metric.query))
+    lead = format_duration(forecast.lead_s)
+    if known is None:
+        yield f"The load of {metric.display} is to be forecast {lead} ahead, and was not measured yet."
+        return
+    expected = season.ahead(known, lead_s=forecast.lead_s, confidence=forecast.confidence)
+    if expected is not None:
+        old = " (of an old value: it takes no part)" if now - known.at > forecast.lead_s else ""
+        yield (
+            f"The load of {metric.display} is {number(known.load * known.unit)}; until {clock(expected.until)}, {lead} ahead, it is expected "
+            f"to reach {number(expected.load)}, with the upper bound at {number(expected.bound)}{old}: "
+            f"{forecasts.STANDINGS[expected.mute]}."
+        )
+    yield from _came(known, forecast)
+
+
+def _came(known: Season, forecast: Forecast) -> Iterator[str]:
+    came, covered = known.came, season.coverage(known)
+    if came is None or covered is None:
+        return
+    held = "held" if came.came <= came.bound else "did not hold"
+    yield (
+        f"For {clock(came.at)} the forecast was {number(came.point)}, at most {number(came.bound)}, and {number(came.came)} came: the bound {held}. "
+        f"Of the last week's, {covered:.0%} held, where {forecast.confidence:.0%} is asked for."
+    )
