@@ -45,7 +45,11 @@ def wanted() -> dict[Path, dict[str, str]]:
         CHART / "crds": templates.definitions(CRDS),
         CHART / "files": watched,
         MONITORING: watched,
-        REFERENCE: {"cli.md": reference.commands(), "runbooks.md": runbooks.page()},
+        REFERENCE: {
+            "cli.md": reference.commands(),
+            "events.md": reference.events(),
+            "runbooks.md": runbooks.page(),
+        },
         CLOUDS: {
             "aws/watcher.json": json.dumps(policies.watcher(), indent=2) + "\n",
             "aws/actuator.json": json.dumps(policies.actuator(), indent=2) + "\n",
