@@ -12,7 +12,7 @@ from tidewright.kube.client import Kube
 from tidewright.kube.listwatch import Added, Deleted, ListDone, ListStarted, Modified, Page, list_watch
 from tidewright.sim.options import Delay, KubeletOptions, NodePool, SimOptions
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 QUICK = KubeletOptions(start=Delay(a_s=0.05), stop=Delay(a_s=0.05), job_run=Delay(a_s=0.1))
 

@@ -1,11 +1,13 @@
-"""Orders that are to be taken back, and nodes that came of them all the same."""
+"""Orders of which other comes than was ordered: taken back too late, or of a group that vanishes."""
 
 from __future__ import annotations
 
 from tests.unit.provisioning.removalworld import Removing
+from tests.vectors.provisioning_life import Cluster
 from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
 from tidewright.events.base import Decision
+from tidewright.events.decisions import SetStatus
 
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 QUICK = {
@@ -52,3 +54,21 @@ def test_nodes_that_came_while_they_were_taken_back_go_though_nothing_more_is_he
     cluster.advance(30.0)
     assert sorted(cluster.deleted) == ["n0", "n1"]
     assert cluster.groups["a"].target == 0
+
+
+def test_what_was_ordered_of_a_group_that_vanishes_is_told_once() -> None:
+    """That its nodes do not come, and not again that they are ordered, which booked their room anew."""
+    cluster = Cluster({}, boots=False)
+    for name in ("g", "other"):
+        cluster.add_group(name, cpu=8000, maximum=10 if name == "g" else 0)
+    cluster.template("worker", "7")
+    cluster.request("train", ATOMIC, [("worker", 3)])
+    cluster.settle()
+    for name in ("other", "g"):
+        before = len(cluster.of(SetStatus))
+        cluster.tell(p.NodeGroupGone(at=cluster.now, namespace="", name=name))
+        assert len(cluster.of(SetStatus)) == before
+    cluster.advance(1.0)
+    assert cluster.conditions("train")["CapacityReady"].reason == "NodesMissing"
+    assert len(cluster.object_events("CapacityNotReady")) == 1
+    assert len(cluster.of(p.BookCapacity)) == 1

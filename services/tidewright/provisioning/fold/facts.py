@@ -319,9 +319,15 @@ def _group_gone(state: State, event: p.NodeGroupGone, touched: Touched) -> None:
         if owner.get(instance.id) == name:
             del owner[instance.id]
     # Its open increase is closed by the next evaluation, which tells the requests that it was for.
-    for execution in state.executions.values():
-        saga.answered(execution, name, applied=False, error=f"group {name} is gone", reason="NotFound")
-    touched.plans = tuple(sorted(state.executions))
+    plans = []
+    for plan, execution in state.executions.items():
+        # One that is over was told already, and what is to become of its nodes is told when its increase is closed.
+        if any(
+            step.group == name and step.status in (saga.WAITING, saga.ORDERED) for step in execution.steps
+        ):
+            saga.answered(execution, name, applied=False, error=f"group {name} is gone", reason="NotFound")
+            plans.append(plan)
+    touched.plans = tuple(sorted(plans))
     removals.group_changed(state, name, touched)
     wake(state, touched)
 
