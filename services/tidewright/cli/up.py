@@ -12,6 +12,7 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter
 
+import tidewright.cli.starting  # noqa: F401  # before anything that logs
 from tidewright.asking.errors import INTERRUPTED, BadInput
 from tidewright.asking.options import THE_LOG, IdentityOptions
 from tidewright.asking.services import EVERY, SERVICES, Role

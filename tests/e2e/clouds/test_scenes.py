@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from tests.e2e.clouds.stages import AWAY, Stage
-from tests.e2e.provisioning.world import World, false
+from tests.e2e.provisioning.world import LOOK_EVERY_S, World, false
 from tests.e2e.sim.world import send, until
 from tests.waiting import until as reached
 from tidewright.events.base import Event
@@ -99,7 +99,7 @@ async def test_a_request_over_two_groups_of_which_one_refuses_leaves_nothing_beh
     world = stage.world
     good = await stage.define("a-good", maximum=2, slow=True)
     bad = await stage.define("b-bad", maximum=2, slow=True, refuses=True)
-    await reached(lambda: observed(world), lambda names: {good, bad} <= names)
+    await reached(lambda: observed(world), lambda names: {good, bad} <= names, every_s=LOOK_EVERY_S)
     await world.pod_template(cpu=FILLS)
     await world.ask("train", ("worker", 4))
     await world.request("train", false("Provisioned", "CapacityIsNotFound"))
@@ -116,7 +116,7 @@ async def test_what_a_cloud_has_no_more_of_is_ordered_elsewhere(stage: Stage) ->
     world = stage.world
     short = await stage.define("a-short", exhausted=True)
     await make(world, "p0")
-    await reached(lambda: sizes(world, short))
+    await reached(lambda: sizes(world, short), every_s=LOOK_EVERY_S)
     other = await stage.define("b-other")
     await bound(world, "p0")
     assert await sizes(world, other) == [(0, 1)]
@@ -139,7 +139,7 @@ async def test_an_actuator_that_dies_before_the_answer_orders_nothing_twice(stag
     await bound(world, "p0")
     assert await sizes(world, group) == [(0, 1)]
     assert await stage.size(group) == 1
-    (told,) = await reached(lambda: outcomes(world, group))
+    (told,) = await reached(lambda: outcomes(world, group), every_s=LOOK_EVERY_S)
     if stage.kind == "externalgrpc":  # it adds what it is asked for: it is not asked again
         assert (type(told), told.reason) == (Failed, ANSWER_LOST)
         return  # and the group rests until two looks that are minutes apart

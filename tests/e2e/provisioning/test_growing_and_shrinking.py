@@ -16,7 +16,7 @@ from tests.chaos.drains import drains, strays, untold
 from tests.chaos.effects import requests
 from tests.chaos.findings import Ledger
 from tests.e2e.provisioning.test_removals import QUICK, budgets, our_marks, running
-from tests.e2e.provisioning.world import GROUP_LABEL, World
+from tests.e2e.provisioning.world import GROUP_LABEL, LOOK_EVERY_S, World
 from tests.e2e.sim.world import NODES, send, until
 from tidewright.asking.source import RunningLog
 from tidewright.events.facts import NodeGone, NodeObserved
@@ -190,7 +190,7 @@ async def test_nodes_come_and_go_and_the_log_tells_every_life(world: World, node
             }
             return len(seen & gone) >= most - LEAST
 
-        await waiting.until(told)
+        await waiting.until(told, every_s=LOOK_EVERY_S)
         async with log.reader([log.subjects.everything]) as reader:
             async for record in reader.until_current():
                 ledger.take(record)

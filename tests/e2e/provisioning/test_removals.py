@@ -11,7 +11,7 @@ import msgspec
 import psutil
 
 from tests import waiting
-from tests.e2e.provisioning.world import GROUP_LABEL, World
+from tests.e2e.provisioning.world import GROUP_LABEL, LOOK_EVERY_S, World
 from tests.e2e.sim.world import NODES, send, until
 from tidewright.events.decisions import EvictPod
 from tidewright.events.provisioning import DeleteInstances, MarkNode, UndoRemoval
@@ -167,7 +167,7 @@ async def test_a_node_whose_pods_may_not_be_evicted_is_as_it_was(world: World) -
     try:
         for i in range(3):
             await world.kube.request("DELETE", f"{world.pods}/filler-{i}")
-        await waiting.until(lambda: world.decided(UndoRemoval), bool)
+        await waiting.until(lambda: world.decided(UndoRemoval), bool, every_s=LOOK_EVERY_S)
         await until(world.kube, NODES, lambda nodes: draining(world, nodes) == [], timeout_s=30)
         marks = [mark for mark in await world.decided(MarkNode) if mark.key == TO_BE_DELETED]
         # Taken off once more where a fact of before comes after it.

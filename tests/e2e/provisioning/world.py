@@ -31,6 +31,8 @@ CONFIG = "tidewright"
 STATUS = "cluster-autoscaler-status"
 _Kind = TypeVar("_Kind", bound=Event)
 POLL = ("--cloud-interval", "0.3")
+LOOK_EVERY_S = 0.3
+"""Between two looks at what is on the log: each reads all of it."""
 
 
 class World:
@@ -258,14 +260,10 @@ class World:
 
     async def _said_on(self, subjects: str, kinds: tuple[type[Event], ...]) -> list[Any]:
         log: Log = await self.services.log()
-        found: list[Any] = []
-        async with log, log.reader([f"{log.subjects.root}.{subjects}.>"], after=0) as reader:
-            while records := await reader.fetch(500, timeout_s=0.5):
-                for record in records:
-                    event = registry.decode(record.body)
-                    if isinstance(event, kinds):
-                        found.append(event)
-        return found
+        pattern = f"{log.subjects.root}.{subjects}.>"
+        async with log, log.reader([pattern], after=0) as reader:
+            events = [registry.decode(record.body) async for record in reader.until_current()]
+        return [event for event in events if isinstance(event, kinds)]
 
 
 def condition(obj: dict[str, Any], kind: str) -> dict[str, Any]:

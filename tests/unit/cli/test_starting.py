@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 KUBECONFIG = {
@@ -14,8 +15,10 @@ KUBECONFIG = {
     "current-context": "x",
 }  # fmt: skip
 SERVICE = """
-import asyncio, sys
-import tidewright.cli.main, tidewright.cli.run, tidewright.watcher.service, tidewright.actuator.service
+import asyncio, importlib, sys
+import tidewright.cli.main
+importlib.import_module(sys.argv[2])
+import tidewright.watcher.service, tidewright.actuator.service
 from pathlib import Path
 from tidewright.kube.client import Kube
 asyncio.run(asyncio.wait_for(Kube.connect(Path(sys.argv[1])), 30))
@@ -23,13 +26,14 @@ print(*sorted(sys.modules))
 """
 
 
+@pytest.mark.parametrize("command", ["tidewright.cli.run", "tidewright.cli.up"])
 def test_a_service_imports_neither_what_draws_on_terminals_nor_models_of_the_whole_api(
-    tmp_path: Path,
+    tmp_path: Path, command: str
 ) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(yaml.safe_dump(KUBECONFIG))
     started = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SERVICE, str(path)],
+        [sys.executable, "-W", "ignore", "-c", SERVICE, str(path), command],
         capture_output=True,
         text=True,
         timeout=120,
