@@ -1,7 +1,7 @@
 """What is used of kubernetes_asyncio, without all that it brings: a reader of kubeconfigs, a configuration, a session.
 
-Its packages import every API and every model as soon as any part of them is wanted: 1,500 modules, 0.2 s of processor time and
-some 60 MB in each process that speaks to a cluster. Objects never pass through its models here. So the parts that are used are
+Its packages import every API and every model as soon as any part of them is wanted: 900 modules, 0.15 s of processor time and
+37 MB in each process that speaks to a cluster. Objects never pass through its models here. So the parts that are used are
 imported beneath packages whose own code is not run; who wants the rest afterwards imports it as ever.
 """
 
@@ -10,8 +10,7 @@ from __future__ import annotations
 import importlib
 import sys
 from functools import cache
-from importlib.machinery import PathFinder
-from importlib.util import module_from_spec
+from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
@@ -43,8 +42,8 @@ def library() -> Library:
     if _LIBRARY in sys.modules:
         return _parts()
     try:
-        top = _bare(_LIBRARY, None)
-        client: Any = _bare(_CLIENT, top.__path__)
+        _bare(_LIBRARY)
+        client: Any = _bare(_CLIENT)
         client.Configuration = importlib.import_module(f"{_CLIENT}.configuration").Configuration
         client.ApiClient = ApiClient
         return _parts()
@@ -61,13 +60,13 @@ def _parts() -> Library:
     )
 
 
-def _bare(name: str, path: Any) -> ModuleType:
+def _bare(name: str) -> ModuleType:
     """A package of which nothing is run, in its place until it is taken away.
 
     Raises:
         ModuleNotFoundError: there is none.
     """
-    spec = PathFinder.find_spec(name, path)
+    spec = find_spec(name)
     if spec is None:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     module = sys.modules[name] = module_from_spec(spec)
