@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
+
+import msgspec
 
 from tidewright.asking import lookups
 from tidewright.asking.errors import BadInput
@@ -29,8 +30,7 @@ EARLIER = 5
 """Decisions before the explained one that are shown in a line each."""
 
 
-@dataclass(frozen=True)
-class Why:
+class Why(msgspec.Struct, frozen=True):
     """One decision explained.
 
     Attributes:
@@ -53,8 +53,7 @@ class Why:
     unwatched: bool = False
 
 
-@dataclass
-class Explanation:
+class Explanation(msgspec.Struct):
     """All that is known about an object as of a moment.
 
     Attributes:
@@ -69,9 +68,9 @@ class Explanation:
     asked: Reference
     moment: Moment
     last_word: Found | None = None
-    why: list[Why] = field(default_factory=list)
-    earlier: list[Found] = field(default_factory=list)
-    standing: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    why: list[Why] = []
+    earlier: list[Found] = []
+    standing: dict[str, tuple[str, ...]] = {}
     absent: tuple[str, ...] = ()
 
     def times(self) -> dict[int, float]:
@@ -160,8 +159,7 @@ def _absent(source: Source, kind: str, heard: Container[str]) -> Iterator[str]:
             yield f"{service.name} looks after objects of this kind, and has never run on this log."
 
 
-@dataclass(frozen=True)
-class _Part:
+class _Part(msgspec.Struct, frozen=True):
     """What one service has to say."""
 
     service: str

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+
+import msgspec
 
 from tidewright.asking.errors import BadInput
 from tidewright.asking.services import BY_NAME, Role
@@ -26,8 +27,7 @@ FIRST_STEP = 50_000
 """Sequences that are looked back at first, and four times as many at each further try."""
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """A record and its event."""
 
     record: Record

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import time
 from contextlib import aclosing
-from dataclasses import dataclass
+
+import msgspec
 
 from tidewright.asking.errors import BadInput
 from tidewright.asking.objects import moment
@@ -24,8 +25,7 @@ INTERLEAVED = 200
 _SEQUENCE = re.compile(r"(?:seq:|#)(\d+)$")
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(msgspec.Struct, frozen=True):
     """Everything up to a sequence.
 
     Attributes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -13,7 +12,6 @@ from tidewright.asking.lines import line, object_of, title
 from tidewright.asking.lookups import Found
 from tidewright.events.base import Decision, Outcome
 from tidewright.events.decisions import Effect
-from tidewright.host.loop.lookout import NOBODY
 from tidewright.kube.times import readable
 from tidewright.log.envelope import VERSION
 
@@ -28,7 +26,7 @@ def as_text(explanation: Explanation) -> str:
     """For people."""
     asked, moment, times = (
         explanation.asked,
-        replace(explanation.moment, at=explanation.at),
+        msgspec.structs.replace(explanation.moment, at=explanation.at),
         explanation.times(),
     )
     lines = [f"{asked}, {moment.told(explanation.log)}"]
@@ -74,6 +72,8 @@ def _why(why: Why, times: Times) -> list[str]:
     elif isinstance(event, Effect):
         lines += ["  What came of it:", "    The actuator has not said yet."]
         if why.unwatched:
+            from tidewright.host.loop.lookout import NOBODY
+
             lines.append(f"    It waits: {NOBODY} (tidewright run watcher); then it goes on by itself.")
     if why.opposite:
         lines += ["  What would have changed it:", *(f"    {sentence}" for sentence in why.opposite)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -43,8 +42,7 @@ TOLD_EVERY = 5_000
 logger = get_logger(__name__)
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """A service, and the part of it that is asked about."""
 
     service: Service
@@ -203,8 +201,7 @@ async def begin_to_follow(source: Source, restore: Restore[Any], inputs: Inputs)
             restore.word(Word(inputs.token(record.subject), record.subject, record.seq, record.body, event))
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True):
     """What `decide` saw.
 
     Attributes:

@@ -7,8 +7,10 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from urllib.parse import quote, urlencode
+
+import msgspec
 
 from tidewright.asking.answers import stamp
 from tidewright.asking.errors import BadInput
@@ -122,7 +124,7 @@ class Moments:
             first, _ = await self._source.bounds()
             return Moment(max(0, first - 1), looking.first)
         moment = await self._at(stamp(looking.since))
-        return replace(moment, end=False)
+        return msgspec.structs.replace(moment, end=False)
 
     async def _at(self, text: str) -> Moment:
         """A moment that is named; one that has passed stays where it is."""
