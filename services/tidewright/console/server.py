@@ -233,7 +233,12 @@ class Console:
         async with self.live.watched() as live:
             while self.following and (remaining := until - time.monotonic()) > 0:
                 moved = await live.beyond(last, min(remaining, 15.0))
-                await response.write(f"data: {moved}\n\n".encode() if moved != last else b": still here\n\n")
+                try:
+                    await response.write(
+                        f"data: {moved}\n\n".encode() if moved != last else b": still here\n\n"
+                    )
+                except ConnectionResetError:  # whoever looked has left
+                    break
                 last = moved
         return response
 

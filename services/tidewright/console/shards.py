@@ -93,7 +93,7 @@ async def page(source: Source, kept: Kept, lists: Lists, looking: Looking) -> di
         for one in named:
             held = state.sets.get(f"{one.namespace}/{one.name}") if one.namespace == namespace else None
             if held is not None:
-                sets.append(shown(one, held.document, looking))
+                sets.append(shown(one, held.document))
     owners = owners_of(await positions(source, looking.moment))
     return {"sets": sets, "sets_in_all": len(named), "owners": owners}
 
@@ -106,7 +106,7 @@ async def _state(source: Source, looking: Looking, namespace: str) -> State:
     return state
 
 
-def shown(about: Reference, document: Document, looking: Looking) -> ShownSet:
+def shown(about: Reference, document: Document) -> ShownSet:
     """A set as it stands in its assignment."""
     ids = sorted(document.members)
     shades = {member: n % SHADES for n, member in enumerate(ids)}
@@ -121,7 +121,7 @@ def shown(about: Reference, document: Document, looking: Looking) -> ShownSet:
         )  # fmt: skip
     return ShownSet(
         about, len(document.slots), runs(document.unowned()), document.frozen, document.revision,
-        tuple(members), moves_of(document), _strip(about, document, shades, looking),
+        tuple(members), moves_of(document), _strip(about, document, shades),
     )  # fmt: skip
 
 
@@ -142,7 +142,7 @@ def _name(document: Document, member: str) -> str:
     return record.name if record is not None else member.partition("#")[0]
 
 
-def _strip(about: Reference, document: Document, shades: dict[str, int], looking: Looking) -> Markup:
+def _strip(about: Reference, document: Document, shades: dict[str, int]) -> Markup:
     """Runs of slots with one owner, in their order."""
     found: list[Stretch] = []
     moving = set(document.moving)
@@ -164,7 +164,6 @@ def _strip(about: Reference, document: Document, shades: dict[str, int], looking
             )
         found.append(Stretch(begun, slot, style, said))
         begun = slot
-    del looking
     return strip(found, len(document.slots), f"Slots of {about.name} and their owners")
 
 

@@ -71,6 +71,22 @@ async def test_what_was_asked_before_hides_nothing_that_came(live: Browser, log:
     assert "target_size: 4" in (await live.get("/object/nodegroup/_/small?at=seq:3")).words
 
 
+async def test_whoever_leaves_is_no_error(live: Browser, log: Log, caplog: pytest.LogCaptureFixture) -> None:
+    async with live.session.get(f"{live.root}/live") as stream:
+        assert await asyncio.wait_for(_numbers(stream.content, 1), 60) == [1]
+        stream.close()
+    size = 3
+
+    async def watchers() -> int:
+        nonlocal size
+        size += 1
+        await log.commit([group(log, "small", size, float(size))])
+        return live.console.live._watchers
+
+    await until(watchers, lambda count: count == 0)
+    assert [record.getMessage() for record in caplog.records if record.name == "aiohttp.server"] == []
+
+
 def _ends_with(words: str, seq: int) -> bool:
     return f"seq {seq} " in words
 

@@ -24,7 +24,6 @@ from tidewright.console.kept import Kept
 from tidewright.console.shards import moves_of, shown
 from tidewright.console.verifying import Verifying
 from tidewright.host.fold.explainer import Reference
-from tidewright.kube.times import readable
 from tidewright.log.export import ExportFile
 from tidewright.provisioning.state import GroupState, Node, Pod, ShapeFields, State
 from tidewright.sharding.document import Document, MemberRecord, SlotRecord, SlotState
@@ -85,7 +84,7 @@ async def test_shards_show_who_owns_what(browser: Browser) -> None:
     )
 
 
-async def test_moves_under_way_are_told_together(browser: Browser) -> None:
+def test_moves_under_way_are_told_together() -> None:
     draining = SlotRecord(SlotState.DRAINING, "a#1", 4, "b#2", since=1000.0)
     document = Document(
         slots=[SlotRecord(SlotState.OWNED, "a#1", 4), draining, draining, SlotRecord()],
@@ -95,8 +94,7 @@ async def test_moves_under_way_are_told_together(browser: Browser) -> None:
     assert [(move.slots, move.source, move.target, move.state) for move in moves_of(document)] == [
         ("1-2", "a", "b", "Draining")
     ]
-    looking = await browser.console.moments.looking({})
-    found = shown(Reference("shardset", "ns", "s"), document, looking)
+    found = shown(Reference("shardset", "ns", "s"), document)
     assert found.unowned == "3"
     assert "slots 1 to 2: a, epoch 4, goes to b" in found.drawing
     assert found.drawing.count('class="slot free"') == 2  # drawn wide and narrow
@@ -190,7 +188,7 @@ async def test_what_an_autoscaler_cannot_have_is_refused(browser: Browser, query
     assert said in answer.words
 
 
-async def test_what_takes_a_fold_is_made_once(browser: Browser) -> None:
+async def test_what_takes_a_fold_is_made_once() -> None:
     kept, made = Kept(), list[int]()
     source = ExportedLog(ExportFile(LOG))
 
@@ -202,4 +200,3 @@ async def test_what_takes_a_fold_is_made_once(browser: Browser) -> None:
     assert await kept.of("one", then, make) == (1, 300)
     assert await kept.of("one", then, make) == (1, 300)
     assert await kept.of("another", then, make) == (2, 300)
-    assert readable(then.at)
