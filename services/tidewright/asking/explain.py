@@ -183,7 +183,11 @@ async def _spoken(
     def wanted(entry: Found) -> bool:
         if isinstance(entry.event, Decision) and subject_object(entry.record.subject)[0] == "ledger":
             return False  # the decision once more, for who reads the ledger alone
-        return isinstance(entry.event, Event) and explainer.concerns(entry.event, asked)
+        event = entry.event
+        if not isinstance(event, Event):
+            return False
+        before = whereabouts.before_it if event.at <= whereabouts.came_at else ()
+        return explainer.concerns(event, asked) or any(explainer.concerns(event, one) for one in before)
 
     decided = await lookups.decisions(source, patterns, moment.seq, wanted, enough=EARLIER + 1)
     why, earlier = await _latest(source, decided, service, explainer, asked)

@@ -17,12 +17,15 @@ from tidewright.asking.source import SOON, Source
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, ObjectRef, Outcome
 from tidewright.events.decisions import Effect
+from tidewright.events.provisioning import PlanScaleUp
 from tidewright.events.timers import TimerFired
 from tidewright.host.fold.explainer import Reference
 from tidewright.host.fold.order import cause_of
 from tidewright.log.reader import Record
 from tidewright.log.subjects import ALL, Slot, Subjects, escape, slot_of
 
+MOST_EXPECTED = 3
+"""Decisions to scale that are told of a plan which expects pods by them."""
 FIRST_STEP = 50_000
 """Sequences that are looked back at first, and four times as many at each further try."""
 
@@ -193,7 +196,8 @@ async def outcome_of(source: Source, decided: Found) -> Found | None:
 
 
 async def causes(source: Source, decided: Found) -> list[Found]:
-    """The event that a decision answers, and what stands behind it: who set a timer, what an outcome is of.
+    """The event that a decision answers, and what stands behind it: who set a timer, what an outcome is of; decisions to
+    scale that pods were expected by, each with what it answers.
 
     The event itself first. Empty when retention has removed it.
     """
@@ -218,7 +222,33 @@ async def causes(source: Source, decided: Found) -> list[Found]:
                 behind = await by_id(source, of)
             except BadInput:  # it has aged out
                 behind = None
-    return [cause] if behind is None else [cause, behind]
+        case Decision():
+            behind = await _answered_by(source, cause.event)
+    chain = [cause] if behind is None else [cause, behind]
+    known = {entry.seq for entry in chain}
+    return chain + [entry for entry in await _expected_by(source, decision) if entry.seq not in known]
+
+
+async def _expected_by(source: Source, decision: Decision) -> list[Found]:
+    """Decisions to scale by which a plan expects pods, and what they answer; those that are still on the log."""
+    if not isinstance(decision, PlanScaleUp):
+        return []
+    found: list[Found] = []
+    for identity in list(dict.fromkeys(share.decision for share in decision.expected))[:MOST_EXPECTED]:
+        try:
+            scaled = await by_id(source, identity) if identity else None
+        except BadInput:  # it has aged out
+            continue
+        if scaled is not None and isinstance(scaled.event, Decision):
+            sampled = await _answered_by(source, scaled.event)
+            found += [scaled] if sampled is None else [scaled, sampled]
+    return found
+
+
+async def _answered_by(source: Source, decision: Decision) -> Found | None:
+    """The event that a decision answers; None when it has aged out."""
+    record = await source.at(cause_of(decision.id)[0])
+    return decoded(record) if record is not None else None
 
 
 def decided_about(source: Source, service: str, about: Reference) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.e2e.autoscaler.world import shell
+from tests.e2e.conftest import tidewright
 from tests.e2e.provisioning.world import World
 from tests.e2e.sim.world import send, until
 from tidewright.events.decisions import ScaleWorkload
@@ -69,5 +71,13 @@ async def test_nodes_for_a_jump_to_a_hundred_pods_are_ordered_before_the_first_o
         lambda pods: len(pods) == 100 and all(pod["spec"].get("nodeName") for pod in pods.values()),
         timeout_s=90,
     )
+    came = sorted(name for name in await until(kube, world.pods, lambda _: True) if name not in pods)
+    code, said, complaint = await shell(
+        *tidewright("explain", f"pod/{came[-1]}", "-n", namespace, "--nats", world.services.nats_url),
+        *("--cluster", world.services.name),
+    )
+    assert code == 0, complaint
+    assert expected.decision in said  # by which the pod's node was ordered
+    assert metric in said  # the sample that led to it
     orders = (await world.decided(IncreaseNodeGroup))[len(before) :]
     assert [(order.target.name, order.from_size, order.size) for order in orders] == [(group, 1, 7)]

@@ -58,10 +58,15 @@ class Told(msgspec.Struct, frozen=True):
             the object itself need not be named.
         ledgers: ledgers of this service that may hold entries about it, named as
             `Reference("", namespace, name)`.
+        before_it: objects of which decisions up to `came_at` are about it, too: what was decided for the pods of a
+            workload before this one was there.
+        came_at: log time in seconds.
     """
 
     decisions: tuple[Reference, ...] = ()
     ledgers: tuple[Reference, ...] = ()
+    before_it: tuple[Reference, ...] = ()
+    came_at: float = 0.0
 
 
 class Explainer(Protocol[State_contra]):

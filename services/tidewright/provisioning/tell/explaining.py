@@ -44,6 +44,7 @@ from tidewright.kube.times import readable
 from tidewright.provisioning.cluster.backoff import backed_off
 from tidewright.provisioning.cluster.groups import cannot_grow
 from tidewright.provisioning.cluster.view import look
+from tidewright.provisioning.foresight.counting import Counting
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.index.resolving import shape_of
@@ -65,6 +66,8 @@ from tidewright.provisioning.tell.sentences import sentence
 REQUEST, POD, NODE, GROUP, BUFFER = "provisioningrequest", "pod", "node", "nodegroup", "capacitybuffer"
 RECORDS = Reference("none", "", "")
 """Where decisions lie that name no target: plans, attempts, bookings."""
+WORKLOADS = frozenset(("deployment", "replicaset", "statefulset", "job", "cloneset", "replicationcontroller"))
+"""Kinds that make pods: nodes are ordered for those before they are there."""
 ABOUT_REQUEST = (AcceptRequest, AttemptRequest, BookCapacity, ReleaseCapacity)
 
 
@@ -79,6 +82,8 @@ class ProvisioningExplainer:
             node = state.nodes.get(asked.name)
             group = (Reference(GROUP, "", node.group),) if node is not None and node.group else ()
             return Told((*group, RECORDS))
+        if asked.kind == POD:
+            return _told_of_pod(state, pod_key(asked.namespace, asked.name))
         return Told((RECORDS,))
 
     def concerns(self, event: Event, asked: Reference) -> bool:
@@ -97,6 +102,8 @@ class ProvisioningExplainer:
                     return any(buffer == name for buffer, _ in event.buffers)
                 if asked.kind == NODE:
                     return asked.name in event.replaces
+                if asked.kind in WORKLOADS:
+                    return any(workload_of(share.workload) == asked for share in event.expected)
                 return asked.kind == GROUP and any(i.group == asked.name for i in event.increases)
             case DeleteInstances() if asked.kind == NODE:
                 return asked.name in event.nodes
@@ -243,6 +250,22 @@ class ProvisioningExplainer:
 
 
 EXPLAINER: Explainer[State] = ProvisioningExplainer()
+
+
+def _told_of_pod(state: State, key: PodKey) -> Told:
+    """What was decided for pods of its workload before it was there is about it, too."""
+    pod = state.pods.get(key)
+    workload = Counting(state.workloads).of_pod(key, pod) if pod is not None else ""
+    if pod is None or not workload:
+        return Told((RECORDS,))
+    # A stamp of the API server, in whole seconds: the order may have come in the same one.
+    return Told((RECORDS,), before_it=(workload_of(workload),), came_at=pod.created_at + 1.0)
+
+
+def workload_of(key: str) -> Reference:
+    """A workload as explanations name it, of its `owner_key`."""
+    kind, _, name = key.partition("/")
+    return Reference(kind.lower(), *parts(ObjectKey(name)))
 
 
 def _group_of(event: Decision) -> str:

@@ -111,6 +111,12 @@ def _replaced(event: p.ProposeReplacement | p.ReplaceNodes | p.EndReplacement) -
 def _whom(event: p.PlanScaleUp) -> str:
     if event.replaces:
         return f"what replaces {_named(event.replaces)}"
+    if event.expected:
+        coming = sum(share.pods for share in event.expected)
+        others = event.placed - coming
+        workloads = _named(share.workload.replace("/", " ", 1) for share in event.expected)
+        text = f"{_many(coming, 'pod')} that {'is' if coming == 1 else 'are'} about to come of {workloads}"
+        return f"{text}, and {others} that wait" if others > 0 else text
     if event.buffers:
         buffers = _named(f"buffer {buffer}" for buffer, _ in event.buffers)
         return f"{_many(event.placed, 'chunk')} of {buffers}"
