@@ -239,7 +239,7 @@ def test_what_would_go_is_said_with_what_it_saves_and_what_keeps_the_rest() -> N
     assert answer.staying == {"NotUnderutilized": ("g2",)}
     assert answer.saves_micro == 500_000
     text = as_text(answer)
-    assert "2. g1 of group g (drain): 1 pods go to g2 (1), saves 0.25 per hour" in text
+    assert "2. g1 of group g (drain): 1 pod goes to g2 (1), saves 0.25 per hour" in text
     assert preview(copied(cluster), cluster.now).later == dict.fromkeys(("g0", "g1"), "NotUnneededLongEnough")
 
 

@@ -22,6 +22,7 @@ from tidewright.provisioning.buffers import extras
 from tidewright.provisioning.buffers import spec as buffers
 from tidewright.provisioning.requests.spec import parse
 from tidewright.provisioning.tell import folding, what_if_scaledown
+from tidewright.provisioning.tell.in_number import in_number
 from tidewright.provisioning.tell.what_if import NOT_OURS, Answer
 
 LIVE = "live"
@@ -161,10 +162,10 @@ def _headline(request: Wanted, answer: Answer) -> str:
     pods = sum(int(s.get("count", 0)) for s in request.spec.get("podSets", ()))
     if answer.increases:
         nodes = sum(i.size - i.from_size for i in answer.increases)
-        return f"{nodes} nodes would be ordered for its {pods} pods."
+        return in_number(f"{nodes} nodes would be ordered for its {pods} pods.")
     match answer.result:
         case "Successful" | "NotNeeded":
-            return f"all {pods} pods have room, nothing would be ordered."
+            return in_number(f"all {pods} pods have room, nothing would be ordered.")
         case "Failed":
             return "it would fail for good."
     if answer.result == NOT_OURS:

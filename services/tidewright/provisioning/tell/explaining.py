@@ -59,6 +59,7 @@ from tidewright.provisioning.scaleup.plans import NOT_NEEDED, SUCCESSFUL
 from tidewright.provisioning.scaleup.refusals import reasons_in
 from tidewright.provisioning.state import RESERVED, Request, State
 from tidewright.provisioning.tell import buffers, clouds, folding, leaving, room, staying
+from tidewright.provisioning.tell.in_number import in_number
 from tidewright.provisioning.tell.labels import named_label, unknown_domain
 from tidewright.provisioning.tell.opposites import smaller_pods
 from tidewright.provisioning.tell.sentences import sentence
@@ -127,7 +128,7 @@ class ProvisioningExplainer:
         """The rules, then what became of each group."""
         if not isinstance(event, Decision):
             return ()
-        lines = [_full(sentence(reason)) for reason in event.because if reason.rule != "GroupOut"]
+        lines = [_full(in_number(sentence(reason))) for reason in event.because if reason.rule != "GroupOut"]
         match event:
             case (
                 PlanScaleUp(verdicts=verdicts)

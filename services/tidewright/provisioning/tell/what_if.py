@@ -30,6 +30,7 @@ from tidewright.provisioning.scaleup.plans import NOT_NEEDED, SUCCESSFUL
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell import room
 from tidewright.provisioning.tell.clouds import all_clouds
+from tidewright.provisioning.tell.in_number import in_number
 from tidewright.provisioning.tell.sentences import sentence
 
 NOT_OURS = "NotOurs"
@@ -108,7 +109,7 @@ def preview(
     conditions = cond.parse(status.status.get("conditions")) if status is not None else ()
     if attempt is None:
         failed = cond.is_true(conditions, cond.FAILED)
-        why = tuple(sentence(b) for b in status.because) if status is not None else ()
+        why = tuple(in_number(sentence(b)) for b in status.because) if status is not None else ()
         return Answer(
             result="Failed" if failed else NOT_OURS,
             conditions=conditions,
@@ -130,7 +131,7 @@ def preview(
         result=attempt.result,
         increases=increases,
         verdicts=plan.verdicts if plan is not None else attempt.verdicts,
-        sentences=(*(sentence(b) for b in why_all), *lacks),
+        sentences=(*(in_number(sentence(b)) for b in why_all), *lacks),
         conditions=conditions,
         messages=messages,
         cost_micro=cost_of(state, increases),

@@ -30,6 +30,7 @@ from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell.buffers import missing
 from tidewright.provisioning.tell.clouds import all_clouds
+from tidewright.provisioning.tell.in_number import in_number
 from tidewright.provisioning.tell.sentences import sentence
 from tidewright.provisioning.tell.what_if import NOT_OURS, Answer, cost_of, ready_in_s
 
@@ -103,7 +104,7 @@ def preview(
     conditions = parse(status.status.get("conditions")) if status is not None else ()
     why = [*(status.because if status is not None else ()), *(filled.because if filled is not None else ())]
     why += [b for b in (plan.because if plan is not None else ()) if b not in why]
-    told = [sentence(b) for b in why]
+    told = [in_number(sentence(b)) for b in why]
     if filled is not None and filled.missing:
         evolve.evolve(state, filled)
         told += [text.removesuffix(".") for text in missing(state, key, state.buffers[key])]

@@ -14,6 +14,7 @@ from tidewright.provisioning.scaledown.cards import Card
 from tidewright.provisioning.scaledown.scanning import Room, cards_of, cooling, healthy, whole_pass
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell import staying
+from tidewright.provisioning.tell.in_number import in_number
 
 SCALE_DOWN, CONSOLIDATION, REPLACE = "scale-down", "consolidation", "replace"
 
@@ -187,14 +188,14 @@ def as_text(answer: Answer) -> str:
         saves = f", saves {going.saves_micro / 1e6:.2f} per hour" if going.saves_micro is not None else ""
         by = f", {going.rule}" if going.rule != SCALE_DOWN else ""
         places = staying.places(Counter(going.places).elements())
-        moved = f": {going.pods} pods go to {places}" if going.pods else ""
+        moved = f": {in_number(f'{going.pods} pods go')} to {places}" if going.pods else ""
         lines.append(f"{number}. {going.node} of group {going.group} ({going.kind}{by}){moved}{saves}")
     if not lines:
         lines.append("Nothing goes now.")
     for one in answer.replacing:
         others = ", ".join(f"{nodes} of group {group}" for group, nodes in sorted(one.groups.items()))
         how = "Is being replaced" if one.under_way else "Would be replaced once later rounds agree"
-        moved = f", {one.pods} pods move" if one.pods else ""
+        moved = in_number(f", {one.pods} pods move") if one.pods else ""
         prices = f"{one.after_micro / 1e6:.2f} instead of {one.before_micro / 1e6:.2f} per hour"
         saved = f"{prices}, saves {one.saves_micro / 1e6:.2f}"
         lines += ["", f"{how} ({one.rule}): {', '.join(one.nodes)} by {others}{moved}: {saved}"]
