@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tidewright.asking.errors import BadInput
+from tidewright.asking.kept_folds import KeptFolds
 from tidewright.asking.progress import progress
 from tidewright.asking.source import Anchors, keyring_of, matches
 from tidewright.log.export import ExportFile
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 IN_MEMORY_BYTES = 64 << 20
 """A file whose records take more is kept on disk while it is asked."""
 EVERY_N = 5_000
+MATCHED = 500
+"""Filters whose subjects are remembered."""
 
 
 class Indexed:
@@ -44,6 +47,7 @@ class Indexed:
         self._offsets, self._sizes = array("Q"), array("L")
         self._by_subject: dict[str, array[int]] = {}
         self._chosen: dict[tuple[str, ...], Sequence[int]] = {}
+        self._matched: dict[str, Sequence[str]] = {}
         self._decode = msgspec.msgpack.Decoder(Record).decode
         self.seqs = array("Q")
         encode, offset = msgspec.msgpack.Encoder().encode, 0
@@ -89,13 +93,15 @@ class Indexed:
 
     def matching(self, patterns: Sequence[str]) -> list[str]:
         """The subjects that match any filter."""
-        literal = [p for p in patterns if not {"*", ">"} & set(p.split("."))]
-        wild = [p for p in patterns if p not in literal]
-        subjects = [p for p in dict.fromkeys(literal) if p in self._by_subject]
-        if wild:
-            subjects += [
-                s for s in self._by_subject if s not in subjects and any(matches(p, s) for p in wild)
-            ]
+        return list(dict.fromkeys(subject for pattern in patterns for subject in self._matching(pattern)))
+
+    def _matching(self, pattern: str) -> Sequence[str]:
+        if not {"*", ">"} & set(pattern.split(".")):
+            return (pattern,) if pattern in self._by_subject else ()
+        if (subjects := self._matched.get(pattern)) is None:  # questions ask for the same again and again
+            if len(self._matched) >= MATCHED:
+                self._matched.clear()
+            subjects = self._matched[pattern] = [s for s in self._by_subject if matches(pattern, s)]
         return subjects
 
     def last_of(self, subject: str, up_to: int) -> int | None:
@@ -127,6 +133,7 @@ class ExportedLog:
         self.name = str(file.path)
         self.stream = file.manifest.stream
         self.since = file.manifest.since
+        self.folds = KeptFolds()
         self.everywhere = not file.manifest.namespaces
         self._indexed: Indexed | None = None
         self._keyring = keyring_of(self.subjects, file.manifest.keys, anchors)

@@ -7,6 +7,8 @@ folded, not taken anew.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import msgspec
 
 from tidewright.asking.errors import BadInput
+from tidewright.asking.kept_folds import KeptFold, Whose
 from tidewright.asking.progress import progress
 from tidewright.asking.services import SERVICES, Service, load
 from tidewright.asking.services import Role as ServiceRole
@@ -36,6 +39,8 @@ from tidewright.log.subjects import ALL, Slot, escape, slot_of
 CLUSTER = frozenset(("node", "nodegroup", "cloud", "provisioningclass"))
 """Kinds of facts in slot `all`."""
 
+NEAR = 5_000
+"""Sequences behind a state that was kept, up to which it takes the place of a snapshot: as far as services take theirs apart."""
 TOLD_EVERY = 5_000
 """Sequences between two steps of the bar."""
 
@@ -57,6 +62,11 @@ class Asked(msgspec.Struct, frozen=True):
         decider: Decider[Any, Any] = load(service)
         slot = ALL if service.partition == "cluster" else slot_of(namespace, source.slots)
         return cls(service, decider, inputs_of(service, decider, source), slot, namespace)
+
+    @property
+    def read_of(self) -> str:
+        """The namespace that alone is read; empty where everything is."""
+        return "" if self.slot == ALL else self.namespace
 
     def patterns(self) -> list[str]:
         """Filters that do not overlap, for all that the service reads and writes about the namespace."""
@@ -116,14 +126,19 @@ async def restored(source: Source, asked: Asked, up_to: int) -> Fold[Any]:
 
     What nobody has decided yet is folded, too.
     """
-    restore = Restore(await _begun(source, asked, up_to), asked.inputs)
+    whose = (asked.service.name, asked.decider.state_version, str(asked.slot), asked.read_of)
+    kept = await _kept(source, whose, up_to)
+    fold = (
+        await _begun(source, asked, up_to) if kept is None else Fold.resumed(asked.decider, kept.snapshot())
+    )
+    restore = Restore(fold, asked.inputs)
     await begin_to_follow(source, restore, asked.inputs)
     restore.fold.digesting = False  # of a namespace alone they would be of nothing
     roles = _roles(asked)
     begun = restore.fold.position
     patterns = await source.narrowed(asked.patterns(), begun)
     with progress(f"restoring {asked.service.name} as of sequence {up_to}", up_to - begun) as advance:
-        advanced_to = begun
+        advanced_to, since = begun, time.perf_counter()
         async with aclosing(source.merged(patterns, begun)) as records:
             async for record in records:
                 if record.seq >= advanced_to + TOLD_EVERY:
@@ -131,9 +146,30 @@ async def restored(source: Source, asked: Asked, up_to: int) -> Fold[Any]:
                     advanced_to = record.seq
                 if _folded(restore, asked, roles[record.subject], record, up_to):
                     return restore.fold
+                if (
+                    roles[record.subject] is Role.CHECKPOINT
+                    and restore.fold.position > begun
+                    and source.folds.is_due(whose, time.perf_counter() - since)
+                ):
+                    source.folds.keep(whose, restore.fold, record)
+                    begun, since = restore.fold.position, time.perf_counter()
     for seq, body, event in restore.undecided:
         restore.fold.replay(seq, body, event, [])
     return restore.fold
+
+
+async def _kept(source: Source, whose: Whose, up_to: int) -> KeptFold | None:
+    """A state that was folded before and can be gone on from, when it is near enough to do without a snapshot."""
+    kept = source.folds.nearest(whose, up_to)
+    if kept is None or up_to - kept.position > NEAR:
+        return None
+    (first, _), there = await asyncio.gather(source.bounds(), source.at(kept.checkpoint.seq))
+    if there is None or first > kept.position + 1:
+        return None  # retention has removed what comes after it
+    if (there.subject, there.body) != (kept.checkpoint.subject, kept.checkpoint.body):
+        source.folds.forget()
+        return None
+    return kept
 
 
 async def halted(source: Source, asked: Asked, up_to: int) -> str:

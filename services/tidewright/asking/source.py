@@ -17,6 +17,7 @@ from cyclopts import Parameter
 
 from tidewright.asking import postponed  # noqa: F401  # before the NATS client
 from tidewright.asking.errors import BadInput, CommandError, Unavailable, translated
+from tidewright.asking.kept_folds import KeptFolds
 from tidewright.asking.options import THE_LOG, AskedLogOptions, LogOptions
 from tidewright.asking.running import located
 from tidewright.asking.services import SERVICES, Role
@@ -77,6 +78,8 @@ class Source(Protocol):
     stream: str
     since: float | None
     """Of a part of a log, the log time that it begins with, seconds."""
+    folds: KeptFolds
+    """States that were folded of it."""
     everywhere: bool
     """Whether all namespaces are on it: a part by namespace leaves out what decides over the whole cluster."""
 
@@ -200,6 +203,7 @@ class RunningLog:
         self.name = f"stream {self.stream}"
         self.since: float | None = None
         self.everywhere = True
+        self.folds = KeptFolds()
         self.vouched = self.anchors is not None
         self.part = False
         self.promised: Mapping[str, int] = {}
