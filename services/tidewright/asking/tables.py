@@ -31,17 +31,25 @@ def cell(text: str) -> str:
 
 
 def table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], *, cut: bool = True, header: bool = True
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    cut: bool = True,
+    header: bool = True,
+    numbers: bool = False,
 ) -> str:
-    """Rows under a header, as wide as they are; on a terminal cut to its width, unless not to be `cut`."""
+    """Rows under a header, as wide as they are; on a terminal cut to its width, unless not to be `cut`.
+
+    With `numbers`, all columns but the first are numbers, and stand at the right.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     terminal = sys.stdout.isatty()
     built = Table(box=None, pad_edge=False, show_header=header, header_style="bold", padding=(0, 3, 0, 0))
-    for column in columns:
-        built.add_column(Text(column), no_wrap=True)
+    for n, column in enumerate(columns):
+        built.add_column(Text(column), no_wrap=True, justify="right" if numbers and n else "left")
     for row in rows:
         built.add_row(*(Text(cell(text)) for text in row))
     width = shutil.get_terminal_size().columns if terminal and cut else WIDEST

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 from itertools import pairwise
 
+from tidewright.asking import tables
 from tidewright.autoscaler.backtest import Report, Step
 from tidewright.autoscaler.tell.sentences import sentences
 from tidewright.cli.backtest.runs import COLUMNS, Result, shown
@@ -63,14 +64,7 @@ def table(result: Result) -> list[str]:
         rows.append(
             ["difference", *(_signed(form, value(second) - value(first)) for _, form, value in COLUMNS)]
         )
-    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.ljust(width) if n == 0 else cell.rjust(width)
-            for n, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    return tables.table(rows[0], rows[1:], cut=False, numbers=True).splitlines()
 
 
 def recorded(result: Result) -> list[str]:

@@ -15,7 +15,7 @@ from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.planning import answer_of_spread, spread_on
 from tidewright.asking.point_in_time import moment_of
 from tidewright.asking.source import FromFile, opened
-from tidewright.asking.tables import plain
+from tidewright.asking.tables import plain, table
 from tidewright.kube.customworkloads import Whitelist
 from tidewright.spread.api import validation
 from tidewright.spread.api.spec import GROUP, KIND, BadSpread, Spread, parse
@@ -97,15 +97,18 @@ def as_text(spread: Spread, plan: Plan) -> str:
     """For people."""
     name = f"{spread.namespace}/{spread.name}"
     lines = [f"WorkloadSpread {name} at {plan.replicas} replicas"]
-    wide = max(len(row.subset or "(no subset)") for row in plan.rows)
     there = any(row.now for row in plan.rows)
-    lines.append(
-        f"  {'subset':<{wide}}  {'limit':>9}" + (f"  {'now':>6}" if there else "") + f"  {'then':>6}"
-    )
-    for row in plan.rows:
-        limit = "" if not row.subset else "unlimited" if row.limit is None else str(row.limit)
-        text = f"  {row.subset or '(no subset)':<{wide}}  {limit:>9}"
-        lines.append(text + (f"  {row.now:>6}" if there else "") + f"  {row.then:>6}")
+    rows = [
+        (
+            row.subset or "(no subset)",
+            "" if not row.subset else "unlimited" if row.limit is None else str(row.limit),
+            *([str(row.now)] if there else []),
+            str(row.then),
+        )
+        for row in plan.rows
+    ]
+    columns = ("SUBSET", "LIMIT", *(["NOW"] if there else []), "THEN")
+    lines += [f"  {line}" for line in table(columns, rows, cut=False, numbers=True).splitlines()]
     for subset, count in plan.surplus.items():
         lines.append(
             f"{subset} is over its limit by {count}: they stay until the workload shrinks or is rolled out."
