@@ -66,7 +66,7 @@ def started(annotations: dict[str, str] | None = None, **members: Any) -> World:
 def test_the_annotation_is_read() -> None:
     assert asked("lead=10m,confidence=0.9").lead_s == 600
     assert asked(" confidence = 0.8 , lead = 1h30m ").confidence == 0.8
-    assert asked("lead=10m").confidence == 0.5
+    assert asked("lead=10m").confidence == 0.35
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_asking_for_another_lead_keeps_the_profile_and_asking_no_more_forgets_it
     world.feed(wpa(5 * DAY_S, spec=spec(**members), annotations={ANNOTATION: "lead=10m"}))
     after = world.object().forecast
     assert after is not None
-    assert (after.lead_s, after.confidence) == (600, 0.5)
+    assert (after.lead_s, after.confidence) == (600, 0.35)
     assert after.seasons[RPS].day == day
     assert not after.seasons[RPS].judged
     world.feed(wpa(5 * DAY_S + 1, spec=spec(**members)))
