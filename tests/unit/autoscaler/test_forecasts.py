@@ -271,3 +271,19 @@ def test_explain_says_why_no_forecast_is_made() -> None:
     told = EXPLAINER.standing(world.fold.state, Reference("watermarkpodautoscaler", NS, "wpa"), 3600)
     assert any(line.startswith(f"No forecast is made: annotation {ANNOTATION}: 'soon'") for line in told)
     assert not [s for s in samples(world.fold.state) if "forecast" in s.name]
+
+
+def test_a_slip_in_the_annotation_stops_forecasts_and_forgets_nothing() -> None:
+    world = started(ASKS)
+    run(world, 900, 5 * DAY_S)
+    forecast = world.object().forecast
+    assert forecast is not None
+    days = forecast.seasons[RPS].closed
+    members = {"maxReplicas": 12, "scaleUpLimitFactor": "500", "scaleDownLimitFactor": "90"}
+    world.feed(wpa(5 * DAY_S, spec=spec(**members), annotations={ANNOTATION: "lead=tenminutes"}))
+    given = run(world, 5 * DAY_S, 6 * DAY_S)
+    assert not [
+        step for scale in of(given, ScaleWorkload) for step in scale.because if step.rule == "Forecast"
+    ]
+    assert world.object().forecast is forecast
+    assert forecast.seasons[RPS].closed > days

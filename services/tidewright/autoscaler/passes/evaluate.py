@@ -92,7 +92,7 @@ class Foreseen(msgspec.Struct, frozen=True):
 
     Attributes:
         index: of its metric.
-        replicas: what the rules say for its upper bound.
+        replicas: what the rules say for its upper bound, or what that needs.
         usage: what would be compared with the marks then, with the replicas that are ready now; milli.
     """
 
@@ -461,9 +461,8 @@ def settle(rules: Rules, policy: Policy, scene: Scene, calculations: tuple[Calcu
     foreseen = foresee(rules, policy, scene, calculations, proposed) if scene.expected else None
     if foreseen is not None:
         more = normalize(rules, current=current, proposed=foreseen.replicas, ready=ready)
-        if (
-            more.replicas > limited.replicas
-        ):  # the ready guard gives up a whole downscale, and not a part of it
+        # Less can come of more: the ready guard gives up a whole downscale, and not a part of it.
+        if more.replicas > limited.replicas:
             limited, proposed = more, foreseen.replicas
         else:
             foreseen = None
@@ -506,7 +505,7 @@ def settle(rules: Rules, policy: Policy, scene: Scene, calculations: tuple[Calcu
         asked=asked,
         rescale=rescale,
         reason=_foreseen_reason(calculations, foreseen)
-        if foreseen is not None and override is _NONE
+        if foreseen is not None and foreseen.replicas > current and override is _NONE
         else _reason(calculations, combined, proposed, desired=desired, current=current, override=override),
         changes_at=_earliest(calculations),
         foreseen=foreseen,
@@ -520,7 +519,7 @@ def _foreseen_reason(calculations: tuple[Calculation, ...], foreseen: Foreseen) 
 def foresee(
     rules: Rules, policy: Policy, scene: Scene, calculations: tuple[Calculation, ...], proposed: int
 ) -> Foreseen | None:
-    """The forecast for which the rules would raise to more than `proposed`; None without one."""
+    """The forecast that asks for more than `proposed`, because the rules would raise for it, or it needs more; None without one."""
     found: Foreseen | None = None
     for index, (metric, calculation, expected) in enumerate(
         zip(rules.metrics, calculations, scene.expected, strict=False)

@@ -28,8 +28,11 @@ STANDINGS = {
 }
 
 
-def expected(forecast: Forecast, rules: Rules, now: float) -> Sequence[Expected | None]:
+def expected(scaler: Autoscaler, rules: Rules, now: float) -> Sequence[Expected | None]:
     """What the load of each metric will be; None for those that nothing, or nothing recent, is known of."""
+    forecast = scaler.forecast
+    if forecast is None or wanted(scaler)[0] is None:
+        return ()
     return [_expected(forecast, metric.query, now) for metric in rules.metrics[:MOST_METRICS]]
 
 
@@ -42,8 +45,10 @@ def _expected(forecast: Forecast, query: str, now: float) -> Expected | None:
 
 def wanted(scaler: Autoscaler) -> tuple[Asked | None, str]:
     """What an object asks for, and why that cannot be read."""
-    if scaler.asks is None or scaler.rules is None or not scaler.rules.metrics:
+    if scaler.asks is None or scaler.rules is None:
         return None, ""
+    if not scaler.rules.metrics:
+        return None, f"annotation {ANNOTATION}: the object has no metrics that could be forecast"
     try:
         return asked(scaler.asks), ""
     except BadForecast as error:
@@ -54,10 +59,10 @@ def recorded(
     scaler: Autoscaler, target: ObjectRef, at: float, *, again: bool = False
 ) -> Iterator[RecordForecast]:
     """What is to be recorded of an object's forecast; `again`: because its fact was said again."""
-    asks, _ = wanted(scaler)
+    asks, problem = wanted(scaler)
     known = scaler.forecast
     if asks is None:
-        if known is not None:
+        if known is not None and not problem:  # what was learnt outlives a slip of the pen
             yield RecordForecast(at=at, target=target)
         return
     if known is None:

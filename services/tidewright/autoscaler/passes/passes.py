@@ -126,7 +126,7 @@ def scene_of(
         above_since=true_since(kept, c.ABOVE_HIGH),
         below_since=true_since(kept, c.BELOW_LOW),
         last_scale_at=last_scale_of(state, scaler),
-        expected=() if scaler.forecast is None else forecasts.expected(scaler.forecast, rules, state.now),
+        expected=() if scaler.forecast is None else forecasts.expected(scaler, rules, state.now),
     )
 
 

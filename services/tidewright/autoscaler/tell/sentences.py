@@ -128,8 +128,8 @@ def _decided(v: Values) -> str:
 def _forecast(v: Values) -> str:
     return (
         f"Until {clock(v['until'])} the load of {v['metric']} is expected to reach {number(v['load_milli'])}, with its upper "
-        f"bound at {number(v['bound_milli'])}: {number(v['value_milli'])} with {plural(v['ready'], 'ready pod')}, above the high "
-        f"watermark {number(v['high_milli'])} ({number(v['high_adjusted_milli'])} with tolerance), so "
+        f"bound at {number(v['bound_milli'])}: {number(v['value_milli'])} with {plural(v['ready'], 'ready pod')}, where the high "
+        f"watermark is {number(v['high_milli'])} ({number(v['high_adjusted_milli'])} with tolerance); it asks for "
         f"{plural(v['proposal'], 'replica')} now."
     )
 
