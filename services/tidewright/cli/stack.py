@@ -101,7 +101,6 @@ class StackOptions:
         sign: every service signs what it writes and believes nothing else, with keys that are made in the data
             folder. A folder that has keys goes on so.
         console: the web console runs, too, where it is installed.
-        verifies: the console verifies the log in the background.
         stop_within_s: wall seconds that a process has to end.
     """
 
@@ -134,7 +133,6 @@ class StackOptions:
     clouds: tuple[str, ...] = ()
     log_level: str = "info"
     console: bool = False
-    verifies: bool = True
     stop_within_s: float = 10.0
 
     def __post_init__(self) -> None:
@@ -535,7 +533,6 @@ class Stack:
         if self._keys is not None:
             command += ["--trust", str(self._keys.anchor)]
         command += ["--log-level", options.programs_log_level, "--log-format", "json", "--health-port", "0"]
-        command += [] if options.verifies else ["--no-verify"]
         token = secrets.token_urlsafe(24)
         env = {"TIDEWRIGHT_NATS": self.nats_url, CONSOLE_TOKEN: token, "KUBECONFIG": None}
         try:

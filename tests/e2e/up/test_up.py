@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import psutil
 import pytest
+from aiohttp import ClientSession, CookieJar
 
 from tests.e2e.conftest import Cluster, tidewright
 from tests.nats_server import EmbeddedServer
@@ -100,6 +101,15 @@ class Up:
         return await self.ended()
 
 
+def verifying(processes: list[psutil.Process]) -> int:
+    """How many of them are runs of the console's verification, which come and go."""
+    found = 0
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            found += "verify" in process.cmdline()
+    return found
+
+
 def gone(processes: list[psutil.Process]) -> None:
     _, alive = psutil.wait_procs(processes, timeout=30)
     assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
@@ -144,7 +154,12 @@ async def test_it_brings_everything_up_restarts_what_dies_and_ends_clean(
     assert b"Ready" in answer
 
     before = up.children()
-    assert len(before) == 10  # nats-server, the cluster, its cloud, seven services
+    # nats-server, the cluster, its cloud, seven services, the console
+    assert len(before) - verifying(before) == 11
+    jar = CookieJar(unsafe=True)  # cookies of an address
+    async with ClientSession(cookie_jar=jar) as session, session.get(up.said(r"console  (\S+)")) as page:
+        assert page.status == 200
+        assert "Overview" in await page.text()
     victim = next(p for p in before if "autoscaler" in p.cmdline())
     victim.kill()
     await up.until(lambda: up.count("autoscaler", "started") == 2)
@@ -207,7 +222,9 @@ async def test_beside_a_cluster_that_is_there_it_calls_itself_only_where_it_is_t
 
     up = await start(*at)
     await up.ready()
-    assert len(up.children()) == 7  # nats-server and six services: no cluster, no endpoint
+    running = up.children()
+    # nats-server, six services and the console: no cluster, no endpoint
+    assert len(running) - verifying(running) == 8
     assert up.said(r"cluster  (\S+)") == str(cluster.kubeconfig)
     assert up.said(r"spread +(places no pods)")
     assert await webhooks(kube) == before

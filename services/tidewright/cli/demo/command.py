@@ -110,6 +110,7 @@ class _LoadPlay:
             f"logs of the services: {self.folder / 'services.log'}\n"
             "look at it meanwhile, in another terminal:\n"
             f"  {typed('kubectl')} --kubeconfig {self.folder / 'kubeconfig'} get wpa,deployments,pods -n demo\n"
+            f"  {typed('tidewright')} console\n"
             f"starting: log, cluster, {', '.join(SERVICES)}"
         )
 
@@ -129,7 +130,7 @@ class _LoadPlay:
                 *("--metrics-interval", repr(self.interval_s)),
                 *("--config-map", f"{objects.NAMESPACE}/{objects.CONFIG_MAP}"),
             ),
-            console=True, verifies=False, stop_within_s=5.0,
+            stop_within_s=5.0,
         )  # fmt: skip
 
     def manifests(self) -> list[tuple[str, dict[str, Any]]]:

@@ -100,8 +100,6 @@ async def _run_in(folder: DataFolder, play: Play) -> int:
     try:
         with (play.folder / "services.log").open("w") as logs:
             async with Stack(options, Printer(logs, as_json=True), folder) as stack:
-                if stack.console_url:
-                    print(f"in a browser: {stack.console_url}", file=sys.stderr, flush=True)
                 await _play(stack, play)
     except asyncio.CancelledError:
         print("interrupted", file=sys.stderr)

@@ -144,6 +144,7 @@ class NodesPlay:
             f"logs of the services: {self.folder / 'services.log'}\n"
             "look at it meanwhile, in another terminal:\n"
             f"  {typed('kubectl')} --kubeconfig {self.folder / 'kubeconfig'} get nodes,deployments,pods,pdb -n {NAMESPACE}\n"
+            f"  {typed('tidewright')} console\n"
             f"starting: log, cluster, cloud, {', '.join(SERVICES)}"
         )
 
@@ -156,7 +157,7 @@ class NodesPlay:
             speed=self._speed, log_start=self._run.start, clock_wall=wall,
             sim=("--nodes", "0"), node_groups=cloud,
             watcher=("--config-map", f"{NAMESPACE}/{CONFIG_MAP}"),
-            console=True, verifies=False, stop_within_s=5.0,
+            stop_within_s=5.0,
         )  # fmt: skip
 
     def manifests(self) -> list[tuple[str, dict[str, Any]]]:
