@@ -132,10 +132,14 @@ class Pools(Removing):
         return digest_of({"cpu": cpu}, {}, "ns", {"app": "web"}, 0)
 
     def _room_for(self, cpu: int) -> str:
-        """The first node that takes pods and has so much left."""
+        return self.room_beside(cpu, {})
+
+    def room_beside(self, cpu: int, kept: Mapping[str, int]) -> str:
+        """The first node that takes pods and has so much left beside what is kept on it."""
         for name in sorted(self.objects):
             spec = self.objects[name]["spec"]
-            used = sum(self.cpu[pod] for pod, fact in self.placed.items() if fact.node == name)
+            used = kept.get(name, 0)
+            used += sum(self.cpu[pod] for pod, fact in self.placed.items() if fact.node == name)
             there = self.groups[self.group_of[name]].template.allocatable["cpu"]
             if not spec.get("taints") and not spec.get("unschedulable") and used + cpu <= there:
                 return name

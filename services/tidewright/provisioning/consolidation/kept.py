@@ -9,6 +9,8 @@ from tidewright.provisioning.group_ids import NodeGroupId
 
 MOVED_REST_S = 3600.0
 """For how long a pod that was evicted for a removal, and made anew, is not moved again."""
+GIVEN_UP_REST_S = 3600.0
+"""For how long a node is not tried again after its replacement was given up."""
 BEGIN_S = 1800.0
 """When the removal of one of several nodes has begun, those of the others must have after so long."""
 REMEMBERED_S = 86_400.0
@@ -58,6 +60,7 @@ class Kept(msgspec.Struct):
     took: node to when room for a request or a buffer was last put on it.
     awaited: workload (`owner_key`) to when pods of it were evicted for a removal, and none was made in their place yet.
     moved: pod to when it was seen that was made in place of one of them.
+    given_up: node to when a replacement of it was given up.
     revoked: group of spot nodes to when one of them was taken away.
     """
 
@@ -67,4 +70,5 @@ class Kept(msgspec.Struct):
     took: dict[str, float] = {}
     awaited: dict[str, list[float]] = {}
     moved: dict[PodKey, float] = {}
+    given_up: dict[str, float] = {}
     revoked: dict[NodeGroupId, list[float]] = {}

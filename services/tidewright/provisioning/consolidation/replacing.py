@@ -44,7 +44,7 @@ from tidewright.provisioning.scaledown.going.cooldown import cool_at
 from tidewright.provisioning.scaledown.scanning import Found, Room, cooling, last_of, replacing
 from tidewright.provisioning.scaledown.scene import Refusal, Removal
 from tidewright.provisioning.scaledown.simulation.placing import Destinations
-from tidewright.provisioning.scaledown.simulation.removal import Simulation
+from tidewright.provisioning.scaledown.simulation.removal import Hints, Simulation
 from tidewright.provisioning.scaleup.orders import Orders, ordered_plan, status_event
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell.sentences import because, sentence
@@ -308,6 +308,7 @@ class _Following:
             Allowance(scene.budgets),
             self.settings,
             now=self.now,
+            hints=Hints(self.round.packed(left, closed)),
         )
         found: dict[str, Removal] = {}
         for name in left:

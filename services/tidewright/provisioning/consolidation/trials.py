@@ -13,12 +13,14 @@ from functools import cached_property
 
 import msgspec
 
+from tidewright.kube.keys import PodKey
+from tidewright.kube.podshape import PodShape
 from tidewright.provisioning.cluster.backoff import backed_off
 from tidewright.provisioning.cluster.groups import Group
 from tidewright.provisioning.cluster.view import View, look
 from tidewright.provisioning.consolidation import modes, protection, spot
 from tidewright.provisioning.consolidation.budgets import UNDERUTILISED
-from tidewright.provisioning.consolidation.kept import REMEMBERED_S
+from tidewright.provisioning.consolidation.kept import GIVEN_UP_REST_S, REMEMBERED_S
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.pack.classes import Item
@@ -153,10 +155,14 @@ class Round:
         if protection.of_node(node.annotations, created_at, self.now):
             self.rest_until = min(self.rest_until, max(self.now, created_at + protection.YOUNG_S))
             return False
-        reason, until = resting(self.scene, name, None)
-        if reason:
+        _, until = resting(self.scene, name, None)
+        given_up = state.consolidating.given_up.get(name)
+        if given_up is not None:
+            until = max(until, given_up + GIVEN_UP_REST_S)
+        if until > self.now:
             self.rest_until = min(self.rest_until, until)
-        return not reason
+            return False
+        return True
 
     def _fits_nowhere(self, name: str) -> bool:
         """Whether passes have found that a node's pods have no place elsewhere, and nothing else of it."""
@@ -218,6 +224,28 @@ class Round:
         )
         return found if found.saves(self.settings.min_saving) else None
 
+    def packed(self, names: Sequence[str], closed: Iterable[str]) -> dict[PodKey, str]:
+        """Where the pods of these nodes find room when the large ones come first, each where it fits the most tightly.
+
+        Looked for one after the other they would be spread, and the last large one found no room that is there in all.
+        """
+        grid = self.scene.grid.fork()
+        for name in (*closed, *names):
+            grid.remove_node(name)
+        places: dict[PodKey, str] = {}
+        movers = [
+            pod for name in names for pod in self.scene.pods(name) if not (of_daemons(pod) or mirrored(pod))
+        ]
+        for pod in sorted(movers, key=lambda pod: (*_weight(pod.shape), pod.key)):
+            room = grid.capacity(pod.shape)
+            rows = [row for row in grid.order().tolist() if room[row] > 0]
+            if rows:
+                row = min(rows, key=lambda row: int(room[row]))
+                grid.put(pod.shape, row)
+                view = grid.views[row]
+                places[pod.key] = view.name if view is not None else ""
+        return places
+
     def _movers(self, names: Sequence[str]) -> list[Resident] | None:
         """The pods that would leave these nodes; None where one of them is kept, or its group or the cluster needs it."""
         floors = Floors(self.scene.nodes, self.scene.groups, self.settings)
@@ -258,17 +286,29 @@ class Round:
         ]
         count = len(several := self._several(names))
         while count >= 2:
-            found = self.trial(several[:count])
+            found = self._without_swaps(several[:count])
             if found is not None:
                 return found, ()
             count //= 2
         tried: list[str] = []
         for name in names[:MOST_ALONE]:
-            found = self.trial([name])
+            found = self._without_swaps([name])
             if found is not None:
                 return found, tuple(tried)
             tried.append(name)
         return None, tuple(tried)
+
+    def _without_swaps(self, names: Sequence[str]) -> Trial | None:
+        """What would replace these nodes, those left out whose own group would bring others in their place: they may as well stay."""
+        while names:
+            found = self.trial(names)
+            if found is None:
+                return None
+            again = [name for name in names if self.state.nodes[name].group not in found.groups]
+            if len(again) == len(names):
+                return found
+            names = again
+        return None
 
     def _several(self, names: Iterable[str]) -> list[str]:
         """The first of these, as many as one trial takes."""
@@ -282,17 +322,15 @@ class Round:
         return found
 
 
+def _weight(shape: PodShape) -> tuple[int, int, int, str]:
+    """Sorts pods: highest priority first, then the larger ones."""
+    requests = shape.requests
+    return -shape.priority, -requests.get("cpu", 0), -requests.get("memory", 0), shape.digest
+
+
 def _placed(grid: Grid, movers: Sequence[Resident]) -> list[Item]:
     """Put pods where there is room, and say which have none: highest priority first, then the larger ones."""
-    items = sorted(
-        merged((pod.shape, 1) for pod in movers),
-        key=lambda item: (
-            -item.shape.priority,
-            -item.shape.requests.get("cpu", 0),
-            -item.shape.requests.get("memory", 0),
-            item.shape.digest,
-        ),
-    )
+    items = sorted(merged((pod.shape, 1) for pod in movers), key=lambda item: _weight(item.shape))
     rest = []
     for position, item in enumerate(items):
         along = items[position + 1 :] if item.shape.claims else ()

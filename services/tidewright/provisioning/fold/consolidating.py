@@ -69,6 +69,7 @@ def node_gone(state: State, name: str, node: Node) -> None:
     kept = state.consolidating
     kept.stirred.pop(name, None)
     kept.took.pop(name, None)
+    kept.given_up.pop(name, None)
     ours = node.doomed or name in state.removals
     if node.group and not ours and is_spot(node.labels) and _on(state):
         known = kept.revoked.get(node.group, [])
@@ -135,5 +136,9 @@ def begun(state: State, event: p.ReplaceNodes, _touched: Touched) -> None:
 
 def ended(state: State, event: p.EndReplacement, _touched: Touched) -> None:
     replacement = state.consolidating.replacement
-    if replacement is not None and replacement.decision == event.replacement:
-        state.consolidating.replacement = None
+    if replacement is None or replacement.decision != event.replacement:
+        return
+    state.consolidating.replacement = None
+    if event.reason:
+        there = {name: event.at for name in event.nodes if name in state.nodes}
+        state.consolidating.given_up.update(there)
