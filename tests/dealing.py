@@ -18,6 +18,7 @@ USUAL_S = {
     "tests/e2e/demo": 40.0,
     "tests/e2e/shards": 15.0,
     "tests/e2e/provisioning": 10.0,
+    "tests/e2e/clouds": 8.0,
     "tests/e2e/spread": 8.0,
     "tests/e2e/up": 8.0,
     "tests/e2e/pipeline": 8.0,
