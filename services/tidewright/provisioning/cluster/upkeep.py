@@ -284,10 +284,14 @@ class _Groups:
 
 def _never_registered(name: NodeGroupId, doomed: Sequence[str]) -> str:
     """Which instances are deleted for that, and what to look at before the next ones are."""
-    several = f"{len(doomed)} instances" if len(doomed) > 1 else "1 instance"
+    one, many = (
+        "1 instance never registered as a node and is deleted",
+        "instances never registered as nodes and are deleted",
+    )
+    who = one if len(doomed) == 1 else f"{len(doomed)} {many}"
     more = f" and {len(doomed) - NAMED} more" if len(doomed) > NAMED else ""
     return (
-        f"group {name}: {several} never registered as nodes and are deleted: {', '.join(doomed[:NAMED])}{more}; look at what they say as"
+        f"group {name}: {who}: {', '.join(doomed[:NAMED])}{more}; look at what they say as"
         " they boot: whether the kubelet starts, reaches the API server, and has the --provider-id that its cloud calls it by"
     )
 
