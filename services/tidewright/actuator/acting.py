@@ -14,6 +14,7 @@ import time
 from contextlib import suppress
 from functools import partial
 from heapq import heappop, heappush
+from itertools import count
 from typing import Literal
 
 import msgspec
@@ -135,7 +136,9 @@ class Actuator:
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
-        self._spending: list[tuple[Rank, int, asyncio.Future[None]]] = []
+        self._asked = count()
+        """Tells the requests of one job apart that wait together."""
+        self._spending: list[tuple[Rank, int, int, asyncio.Future[None]]] = []
         """A heap of running jobs that wait for one more request."""
         self._outcomes: asyncio.Queue[tuple[Job, Outcome] | None] = asyncio.Queue()
         """None for a checkpoint that somebody waits for."""
@@ -280,7 +283,7 @@ class Actuator:
     async def _spend(self, job: Job) -> None:
         """Wait for one more request of a running job: in the order of the plan, with those that wait to start."""
         granted = asyncio.get_running_loop().create_future()
-        heappush(self._spending, (rank(job.effect), job.seq, granted))
+        heappush(self._spending, (rank(job.effect), job.seq, next(self._asked), granted))
         self._wake.set()
         await granted
         await self._owned()
@@ -318,13 +321,13 @@ class Actuator:
             await self._limiter.acquire()
             match self._best()[0]:
                 case "running":
-                    heappop(self._spending)[2].set_result(None)
+                    heappop(self._spending)[-1].set_result(None)
                 case "waiting" if (job := self._plan.next()) is not None:
                     tasks.create_task(self._apply(job))
 
     def _best(self) -> tuple[Literal["running", "waiting"] | None, Rank]:
         """Whether a running job's next request or a waiting job's first is more urgent, and how urgent."""
-        while self._spending and self._spending[0][2].done():  # cancelled meanwhile
+        while self._spending and self._spending[0][-1].done():  # cancelled meanwhile
             heappop(self._spending)
         first = self._plan.first
         if first is not None and first[0] is not Rank.WITHDRAW:

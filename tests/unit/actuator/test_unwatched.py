@@ -134,7 +134,7 @@ async def test_object_events_take_few_places_and_what_changes_something_has_the_
     assert actuator._best() == ("waiting", Rank.OBJECT_EVENT)
 
 
-async def test_looks_at_nodes_before_a_deletion_are_under_the_budget_of_the_api_server(
+async def test_looks_at_nodes_before_a_deletion_wait_together_for_the_budget_of_the_api_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Looking(Noted):
@@ -142,18 +142,18 @@ async def test_looks_at_nodes_before_a_deletion_are_under_the_budget_of_the_api_
             await asyncio.gather(*(allowance.take() for _ in range(6)))
             return Refused("NodeNotEmpty", "")
 
-    spent: list[Job] = []
-
-    async def spend(job: Job) -> None:
-        spent.append(job)
-
     actuator = Actuator(
         Options(nats_url="", cluster="c"),
         cast("Log", Shared([])),
         cast("Applier", Looking()),
         lookout=Watched(),
     )
-    monkeypatch.setattr(actuator, "_spend", spend)
+    waited: list[int] = []
+
+    async def owned() -> None:
+        waited.append(len(actuator._spending))
+
+    monkeypatch.setattr(actuator, "_owned", owned)
     group = ObjectRef(api_version="cloud/v1", kind="NodeGroup", name="g")
     job = Job(
         1,
@@ -161,8 +161,11 @@ async def test_looks_at_nodes_before_a_deletion_are_under_the_budget_of_the_api_
         DeleteInstances(at=1.0, id="provisioning.all.1.0", target=group, instances=("i",), nodes=("n",)),
     )
     allowance = Allowance(actuator._owned, prepaid=1)
-    assert isinstance(await actuator._attempt(job, allowance), Refused)
-    assert (len(spent), allowance.requests) == (6, 6)
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        dispatching = tasks.create_task(actuator._dispatch(tasks))
+        assert await actuator._attempt(job, allowance) == Refused("NodeNotEmpty", "")
+        dispatching.cancel()
+    assert (len(waited), allowance.requests) == (6, 6)
 
 
 def test_a_webhook_goes_before_everything() -> None:
