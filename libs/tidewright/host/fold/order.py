@@ -145,7 +145,10 @@ class Fold(Generic[State]):
     def step(self, seq: int, body: bytes, event: Event | registry.Unknown) -> list[Decided]:
         """Fold one event, decide, and fold what was decided."""
         decided: list[Decided] = []
-        for decision in self._unsaid(self.answer(seq, body, event)):
+        decisions = self.answer(seq, body, event)
+        if not decisions:  # as about nearly all events
+            return decided
+        for decision in self._unsaid(decisions):
             identity = decision_id(self.decider.service, self.slot, seq, len(decided))
             registry.stamped(decision, decision_id=identity, prev=self.chain)
             stored = registry.encode(decision)

@@ -244,6 +244,8 @@ class SlotVerifier:
     def _follow(self, seq: int, checkpoint: Checkpoint) -> None:
         """Go on by the set of inputs that a checkpoint names."""
         reads = self._inputs.named(checkpoint)
+        if reads == self._reads and not self._unknown:  # as nearly always
+            return
         if reads is not None and reads.tokens <= self._inputs.ever:
             self._unknown = ""
             if reads != self._reads:
