@@ -23,7 +23,7 @@ from tidewright.provisioning.state import State
 
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 HOUR_S = 3600.0
-PLAIN = settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+PLAIN = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 class Told(Pools):
@@ -66,6 +66,7 @@ def world(seed: int) -> Told:
         {
             "profile": "hold",
             "placeholders": False,
+            "max-node-provision-time": "1m",
             "booking-duration": "100h",
             "consolidation-budgets": chance.choice(("10%", "50%", "100%")),
             "max-drain-parallelism": chance.choice((1, 3)),
@@ -81,7 +82,6 @@ def world(seed: int) -> Told:
         cpu = chance.choice((2000, 4000, 8000))
         nodes = chance.randint(0, 3)
         cluster.pool(f"pool{number}", nodes, cpu=cpu, price=chance.randint(100, 1500) * 1000)
-        cluster.boots_s(f"pool{number}", 30)
         left.update((f"pool{number}{i}", cpu) for i in range(nodes))
     for number in range(chance.randint(0, 12)):
         cpu = chance.choice((500, 1200, 1900))
