@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import msgspec
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.provisioning.replaceworld import Pools
@@ -83,8 +83,9 @@ def world(seed: int) -> Told:
         nodes = chance.randint(0, 3)
         cluster.pool(f"pool{number}", nodes, cpu=cpu, price=chance.randint(100, 1500) * 1000)
         left.update((f"pool{number}{i}", cpu) for i in range(nodes))
+    # All of one size: else it would depend on the order in which pods are made anew whether all find room.
+    cpu = chance.choice((500, 1200, 1900))
     for number in range(chance.randint(0, 12)):
-        cpu = chance.choice((500, 1200, 1900))
         fitting = [name for name, free in sorted(left.items()) if free >= cpu]
         if fitting:
             node = chance.choice(fitting)
@@ -107,7 +108,6 @@ def booked(cluster: Told) -> dict[str, int]:
 
 
 @PLAIN
-@example(seed=22)
 @given(seed=st.integers(0, 2**32))
 def test_price_falls_pods_and_bookings_have_room_and_it_comes_to_rest(seed: int) -> None:
     cluster = world(seed)

@@ -62,6 +62,20 @@ def test_several_nodes_are_replaced_by_fewer_one_drain_after_the_other() -> None
     assert (cluster.ended(), cluster.price_micro, cluster.without_place) == ([("Done", "")], 700_000, [])
 
 
+def test_nodes_stay_that_others_of_their_own_group_would_replace_and_large_pods_are_packed_first() -> None:
+    cluster = Pools({"max-drain-parallelism": 3})
+    cluster.pool("dear", 2, cpu=2000, price=1_000_000)
+    cluster.pool("cheap", 1, cpu=2000, price=200_000)
+    for number, node in enumerate(("dear0", "dear1", "cheap0")):
+        cluster.running(f"a{number}", node, 500)
+        cluster.running(f"b{number}", node, 1200)
+    cluster.boots_s("cheap", 60)
+    cluster.advance(1200)
+    (begun,) = cluster.of(p.ReplaceNodes)
+    assert (sorted(begun.nodes), begun.groups) == (["dear0", "dear1"], {"cheap": 2})
+    assert (cluster.ended(), cluster.price_micro) == ([("Done", "")], 600_000)
+
+
 def test_it_is_off_by_default_and_in_other_modes() -> None:
     for mode in ("off", "empty", "underutilised", {"*": "replace", "dear": "underutilised"}):
         cluster = dear_and_cheap({"consolidation": mode})
