@@ -37,7 +37,7 @@ def of_node(annotations: Mapping[str, str], created_at: float, now: float) -> st
     """Why a node is left alone; empty when it is not."""
     if protects(annotations):
         return NODE_PROTECTED
-    return YOUNG if created_at + YOUNG_S > now else ""
+    return YOUNG if created_at + YOUNG_S >= now else ""
 
 
 def protects(annotations: Mapping[str, str]) -> bool:

@@ -31,7 +31,7 @@ from tidewright.provisioning.scaledown.candidates.eligible import listed
 from tidewright.provisioning.scaledown.drain.budgets import Allowance
 from tidewright.provisioning.scaledown.drain.rules import mirrored, of_daemons
 from tidewright.provisioning.scaledown.going.timers import Floors
-from tidewright.provisioning.scaledown.scanning import Away, LiveScene, Room, cards_of, resting
+from tidewright.provisioning.scaledown.scanning import SOON_S, Away, LiveScene, Room, cards_of, resting
 from tidewright.provisioning.scaledown.scene import Resident
 from tidewright.provisioning.scaledown.simulation.removal import NO_PLACE
 from tidewright.provisioning.scaleup.plans import SUCCESSFUL, Plan, World
@@ -153,7 +153,7 @@ class Round:
             return False
         created_at = state.nodes[name].created_at
         if protection.of_node(node.annotations, created_at, self.now):
-            self.rest_until = min(self.rest_until, max(self.now, created_at + protection.YOUNG_S))
+            self.rest_until = min(self.rest_until, max(self.now, created_at + protection.YOUNG_S + SOON_S))
             return False
         _, until = resting(self.scene, name, None)
         given_up = state.consolidating.given_up.get(name)
