@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -13,8 +15,22 @@ from typing import TypeVar
 from tidewright.asking.errors import Unavailable
 
 LOWEST = 19
+LOOKS_EVERY_S = 2.0
+"""Between two looks of the child at who has started it."""
 
 T = TypeVar("T")
+
+
+def _begin(parent: int) -> None:
+    """In the child: at lowest priority, and gone when whoever asks is gone, however that ends."""
+    os.nice(LOWEST)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(LOOKS_EVERY_S)
+    os._exit(1)
 
 
 class Apart:
@@ -36,7 +52,9 @@ class Apart:
             if self._ending is not None:
                 self._ending.cancel()
             if self._pool is None:
-                self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), os.nice, (LOWEST,))
+                self._pool = ProcessPoolExecutor(
+                    1, multiprocessing.get_context("spawn"), _begin, (os.getpid(),)
+                )
             try:
                 return await asyncio.get_running_loop().run_in_executor(self._pool, work, *given)
             except BrokenProcessPool as error:
