@@ -254,6 +254,8 @@ class _Following:
         """The removals of those that may go now, where the others stand and the pods of all of them fit there."""
         if not self._standing():
             return self._waits("NotInTime", f"{named(self.replacement.groups)} did not come")
+        if self._others_go():
+            return self._waits("OthersGo", "pods of other nodes are still on their way to where it has room")
         found = self._fitting(left)
         if isinstance(found, Refusal):
             message = f"pod {found.pod} keeps it" if found.pod else "its pods do not fit elsewhere any more"
@@ -296,6 +298,12 @@ class _Following:
         if not decisions:
             return self._waits(budgets.EXHAUSTED, "budgets let no more of its nodes go")
         return Found(decisions, due=self.now + LOOK_AGAIN_S)
+
+    def _others_go(self) -> bool:
+        """Whether other nodes are drained: the room that their pods will take is still free to see."""
+        going = self.round.pass_ is not None and bool(self.round.pass_.going)
+        removals = self.state.removals.items()
+        return going or any(r.drains and name not in self.replacement.nodes for name, r in removals)
 
     def _fitting(self, left: Sequence[str]) -> dict[str, Removal] | Refusal:
         """Where the pods of these nodes go, all of them together; or what keeps one."""

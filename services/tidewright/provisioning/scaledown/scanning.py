@@ -236,7 +236,11 @@ def part_of_a_pass(state: State, index: Index, room: Room, now: float) -> Found:
         found.due = now + SOON_S
         return found
     choose(scene, plan)
-    if cooling(state, room, settings, now):
+    replacement = state.consolidating.replacement
+    drains = replacement is not None and bool(
+        replacement.begun
+    )  # its pods are on their way to room that is free to see
+    if drains or cooling(state, room, settings, now):
         plan.going = []
     found.decisions += begun(state, plan, settings, now)
     found.due = _due(state, scene, plan, settings, now)
