@@ -116,8 +116,10 @@ def _conditions(entries: Sequence[Any], times: Sequence[float]) -> list[Conditio
 
 def exact_times(kept: Kept) -> tuple[float, ...]:
     """Since when its conditions have been as they are, in their order; empty where a status says as much."""
-    times = tuple([condition.since for condition in kept.conditions])
-    return times if any(since % 1 for since in times) else ()
+    for condition in kept.conditions:
+        if condition.since % 1:
+            return tuple([condition.since for condition in kept.conditions])
+    return ()
 
 
 def _utilizations(shown: Sequence[Any]) -> tuple[int, ...]:

@@ -34,7 +34,7 @@ def scale_ordered(state: State, event: ScaleWorkload) -> Touched:
     if scaler is None:
         return NOTHING
     if event.concluded is not None:
-        _conclude(state, owner, scaler, event.concluded)
+        _conclude(state, owner.partition("/")[0], scaler, event.concluded)
         scaler.dirty = max(scaler.dirty, Change.REASON)
     if scaler.hold in FAILURES and not any(step.rule == "MetricFailed" for step in event.because):
         scaler.said.clear()
@@ -54,19 +54,20 @@ def scale_ordered(state: State, event: ScaleWorkload) -> Touched:
     return NOTHING
 
 
-def _conclude(state: State, owner: str, scaler: Autoscaler, concluded: Concluded) -> None:
+def _conclude(state: State, namespace: str, scaler: Autoscaler, said: Concluded | SetStatus) -> None:
     """What a status says that was recorded, written or not."""
-    if take_over(scaler.kept, concluded.status, concluded.since, scaler.rules):
-        state.namespace(owner.partition("/")[0])[1].forget_settings(scaler.name)
+    if take_over(scaler.kept, said.status, said.since, scaler.rules):
+        state.namespace(namespace)[1].forget_settings(scaler.name)
 
 
 def status_ordered(state: State, event: SetStatus) -> Touched:
     """A status was decided: what it says is kept."""
-    owner = f"{event.target.namespace}/{event.target.name}"
-    scaler = owned(state, owner) if event.target.kind == KIND else None
+    target = event.target
+    namespace = state.namespaces.get(target.namespace) if target.kind == KIND else None
+    scaler = None if namespace is None else namespace.objects.get(target.name)
     if scaler is None:
         return NOTHING
-    _conclude(state, owner, scaler, Concluded(status=event.status, since=event.since))
+    _conclude(state, target.namespace, scaler, event)
     if scaler.hold != INVALID_SPEC:
         _settle(scaler)
     scaler.dirty = Change.NONE
@@ -74,7 +75,7 @@ def status_ordered(state: State, event: SetStatus) -> Touched:
     state.awaited.pop(scaler.status_decision, None)
     scaler.status_decision = event.id
     if event.id:
-        state.awaited[event.id] = owner
+        state.awaited[event.id] = f"{target.namespace}/{target.name}"
     return NOTHING
 
 
@@ -93,7 +94,7 @@ def held(state: State, event: HoldReplicas) -> Touched:
     elif scaler.asked is not None:
         _refuse(state, event, scaler)
     if event.concluded is not None:
-        _conclude(state, owner, scaler, event.concluded)
+        _conclude(state, event.target.namespace, scaler, event.concluded)
     return NOTHING
 
 
