@@ -76,7 +76,10 @@ async def test_the_official_client_lists_watches_and_patches(client: Client) -> 
 
 
 @pytest.mark.filterwarnings("ignore:Kubernetes version:UserWarning", "ignore::DeprecationWarning")
-async def test_kr8s_lists_watches_and_patches(client: Client) -> None:
+async def test_kr8s_lists_watches_and_patches(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(
+        "SSL_CERT_FILE", raising=False
+    )  # its client wants certificates in a file that is named
     kr8s: Any = importlib.import_module("kr8s.asyncio")  # Any: its annotations are not complete
     made_of: Any = importlib.import_module("kr8s.asyncio.objects").ConfigMap
     api = await kr8s.api(kubeconfig=str(client.kubeconfig), namespace=client.namespace)

@@ -16,7 +16,6 @@ import msgspec
 from tidewright.autoscaler.api.conditions import Condition
 from tidewright.autoscaler.api.spec import Metric, Rules
 from tidewright.events.base import Json, JsonObject
-from tidewright.kube.conditions import entry
 from tidewright.kube.quantities import NotAQuantity, format_milli, parse
 from tidewright.kube.selectors import LabelSelector, SelectorError
 from tidewright.kube.times import rfc3339, seconds_or_none
@@ -174,9 +173,13 @@ def render(kept: Kept, rules: Rules | None, *, generation: int) -> JsonObject:
 
 def _rendered(condition: Condition) -> JsonObject:
     """A condition as the API stores it; `reason` is there even when it is empty."""
-    rendered = entry(condition.type, condition.status, condition.since, message=condition.message)
-    rendered["reason"] = condition.reason
-    return rendered
+    return {  # in the order in which they have always been written: what is recorded is compared byte by byte
+        "type": condition.type,
+        "status": "True" if condition.status else "False",
+        "lastTransitionTime": rfc3339(condition.since),
+        "message": condition.message,
+        "reason": condition.reason,
+    }
 
 
 def metric_statuses(rules: Rules, utilizations: Sequence[int]) -> list[Json]:
