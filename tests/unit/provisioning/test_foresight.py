@@ -80,6 +80,34 @@ def test_pods_that_come_cause_no_further_order() -> None:
     assert cluster.state.foreseen == {}
 
 
+def test_pods_that_are_recreated_have_the_room_of_those_before_them() -> None:
+    """Strategy Recreate: while the last ones leave, which takes their grace, none is made, and none needs another node."""
+    cluster = Workloads()
+    cluster.add_group("g", maximum=20)
+    for number in range(2):
+        cluster.pod(f"before-{number}", cluster.shape({"cpu": 3000}))
+    cluster.settle()
+    for number in range(2):
+        cluster.tell(f.PodGone(at=cluster.now, namespace="ns", name=f"before-{number}"))
+    ordered = orders(cluster)
+    shape = cluster.shape({"cpu": 3000})
+    cluster.deployment("web", 2, status_replicas=2, template=cluster.form())
+    cluster.replicas_of(
+        "web", "web-1", 2, status_replicas=2, template=cluster.told["Deployment/web"].template
+    )
+    names = sorted(cluster.state.nodes)
+    for node in names:
+        cluster.made(f"web-1-{node}", shape, replica_set("web-1"), node=node)
+    cluster.settle()
+    cluster.deployment("web", 2, template=cluster.form("3", priority=0, priorityClassName="p"), generation=2)
+    cluster.replicas_of("web", "web-1", 0, status_replicas=0)
+    for node in names:
+        cluster.made(f"web-1-{node}", shape, replica_set("web-1"), node=node, deleting_at=cluster.now)
+    cluster.deployment("web", 2, status_replicas=0)
+    cluster.advance(5)
+    assert orders(cluster) == ordered
+
+
 def test_pods_of_another_size_than_their_template_are_believed() -> None:
     """A webhook made them larger: from the first one that is there on, the others are expected to be so."""
     cluster = grown(boots=False)
@@ -224,6 +252,9 @@ SURGE: dict[str, Any] = {"max_surge": "25%"}
         ("Deployment", {"replicas": 10, **SURGE}, Standing(active=12, current=4), 1),
         ("Deployment", {"replicas": 10, **SURGE, "paused": True}, Standing(active=10, current=4), 0),
         ("Deployment", {"replicas": 4, **SURGE}, Standing(active=10, current=10), 0),
+        ("Deployment", {"replicas": 10}, Standing(leaving=10, former=10), 0),
+        ("Deployment", {"replicas": 10}, Standing(active=7, current=7, leaving=3), 3),
+        ("Deployment", {"replicas": 10, **SURGE}, Standing(leaving=10, former=10), 10),
         ("ReplicaSet", {"replicas": 3}, Standing(active=1, current=1, leaving=5), 2),
         ("StatefulSet", {"replicas": 5}, Standing(active=1, leaving=1), 3),
         ("StatefulSet", {"replicas": 5, "ordered": True}, Standing(active=1), 1),

@@ -107,16 +107,17 @@ class Counting:
     def standing(self, state: State, key: str) -> Standing:
         """The pods of a workload at the top."""
         revision = self.revision(key)
-        active = current = leaving = 0
+        active = current = leaving = former = 0
         for uid in self._controllers(key):
             mine = revision in ("", uid)
             for pod in self._pods.get(uid, ()):
                 if state.pods[pod].deleting_at is not None:
                     leaving += 1
+                    former += revision != uid
                     continue
                 active += 1
                 current += mine
-        return Standing(active=active, current=current, leaving=leaving)
+        return Standing(active=active, current=current, leaving=leaving, former=former)
 
     def revision(self, key: str) -> str:
         """The ReplicaSet that has what a Deployment wants now; empty where none is known, and for others than Deployments."""

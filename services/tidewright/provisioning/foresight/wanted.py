@@ -16,11 +16,13 @@ class Standing(msgspec.Struct, frozen=True):
         active: those that are there and stay, of all its revisions.
         current: those of them that have the revision which is wanted.
         leaving: those that are being deleted.
+        former: those of them that are not known to have the revision which is wanted.
     """
 
     active: int = 0
     current: int = 0
     leaving: int = 0
+    former: int = 0
 
 
 def lacking(kind: str, workload: Workload, standing: Standing) -> int:
@@ -37,6 +39,8 @@ def lacking(kind: str, workload: Workload, standing: Standing) -> int:
         case "StatefulSet":
             missing = max(0, workload.replicas - active - standing.leaving)
             return min(missing, 1) if workload.ordered else missing
+        case "Deployment" if standing.former and not workload.max_surge:
+            return 0  # Recreate: nothing is made before the last of them is gone, and that makes room
         case "Deployment":
             most = workload.replicas + (0 if workload.paused else surge(workload))
             if standing.active <= standing.current:  # no rollout is under way
