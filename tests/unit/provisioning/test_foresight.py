@@ -188,6 +188,16 @@ def test_pods_are_waited_for_as_long_as_those_of_their_kind_take() -> None:
     assert len(cluster.object_events("ExpectedPodsDidNotCome")) == 1
 
 
+def test_pods_that_come_with_the_wish_for_them_say_nothing_of_how_long_they_take() -> None:
+    """The watcher may see both in one: the workload had lacked nothing for a day before."""
+    cluster = Workloads()
+    cluster.add_group("g")
+    cluster.deployment("web", 3, status_replicas=3, template=cluster.form())
+    cluster.advance(86_400)
+    cluster.deployment("web", 5, status_replicas=5)
+    assert cluster.state.came_s == {}
+
+
 def test_turned_off_mid_way_nothing_is_left() -> None:
     cluster = grown(boots=False)
     cluster.settle()

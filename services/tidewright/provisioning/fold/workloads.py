@@ -38,7 +38,7 @@ def seen(state: State, event: f.WorkloadObserved, touched: Touched) -> None:
     workload = workload_of(event, before)
     if workload is before:
         return
-    if before is not None and workload.observed > before.observed:
+    if before is not None and not before.complete and workload.observed > before.observed:
         took = event.at - before.since
         state.came_s[event.kind] = max(took, state.came_s.get(event.kind, 0.0) * FORGETS)
     if before is not None:
