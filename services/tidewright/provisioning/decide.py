@@ -70,7 +70,7 @@ from tidewright.provisioning.scaledown.scanning import (
 )
 from tidewright.provisioning.scaleup.orders import COMPONENT, STATUS_MAP
 from tidewright.provisioning.settings import problems
-from tidewright.provisioning.state import State
+from tidewright.provisioning.state import State, owner_key
 from tidewright.provisioning.tell import exposition, parts
 from tidewright.provisioning.upcasts import UPCASTS
 
@@ -148,7 +148,7 @@ STIRRING = (
 TOGETHER_S = 0.01
 """For so long workloads that grow together are waited for: how many pods come is known already."""
 ALONE_S = 1.0
-"""So long after an order a decision is answered at once; sooner, with those that come together with it."""
+"""So long after an order, or another decision, a decision is answered at once; sooner, with those that come together with it."""
 PARTS = Parts(
     durations="cluster_autoscaler_function_duration_seconds",
     activity="cluster_autoscaler_last_activity",
@@ -254,12 +254,17 @@ def _waiting(found: Found) -> Mapping[str, float]:
 def _at_once(state: State, event: Event, touched: Touched) -> bool:
     """Whether nodes are ordered for a decision before anybody carries it out.
 
-    Right after an order it waits for others like it: they are ordered for together.
+    Right after an order, or another decision, it waits for others like it: they are ordered for together. Where there is
+    room for all of them nothing is ordered, and each would be an evaluation of the whole cluster.
     """
     if not isinstance(event, ScaleWorkload) or not touched.workloads:
         return False
-    alone = state.last_scale_up is None or state.now - state.last_scale_up >= ALONE_S
-    return alone and shares.waited_for(state, index_of(state), state.now)
+    key = owner_key(event.target.kind, event.target.namespace, event.target.name)
+    last = [scaling.at for other, scaling in state.scalings.items() if other != key]
+    if state.last_scale_up is not None:
+        last.append(state.last_scale_up)
+    alone = not last or state.now - max(last) >= ALONE_S
+    return alone and shares.comes(state, index_of(state), key, state.now)
 
 
 def _evaluated(state: State, event: TimerFired) -> Sequence[Decision]:

@@ -11,6 +11,7 @@ from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
 from tidewright.events.base import Event
 from tidewright.events.config import ModesSet
+from tidewright.provisioning.evaluate import Evaluation
 
 DECIDED = {"foresight": "decisions"}
 
@@ -85,6 +86,35 @@ def test_decisions_that_come_together_are_two_orders_at_most() -> None:
         cluster.scaled(name, 3)
     cluster.settle()
     assert sizes(cluster) == [2, 12]
+
+
+def test_decisions_that_come_together_are_two_evaluations_where_there_is_room_for_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is ordered for them, so that no order says that others have just come."""
+    cluster = four(boots=False)
+    cluster.add_node("large", cpu=1_000_000, pods=1000)
+    names = [f"web-{number}" for number in range(6)]
+    for name in names:
+        cluster.deployment(name, 1, status_replicas=1, template=cluster.form())
+    cluster.settle()
+    run: list[float] = []
+    whole = Evaluation.run
+    monkeypatch.setattr(Evaluation, "run", lambda self: run.append(self.now) or whole(self))
+    for name in names:
+        cluster.scaled(name, 3)
+    assert len(run) == 1
+    cluster.advance(0.02)
+    assert len(run) == 2
+    assert sizes(cluster) == []
+
+
+def test_a_decision_to_scale_in_is_no_evaluation_since_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = four(boots=False)
+    cluster.deployment("big", 3, template=cluster.form("400"))  # its pods fit nowhere
+    cluster.settle()
+    monkeypatch.setattr(Evaluation, "run", lambda _: pytest.fail("nothing grows"))
+    cluster.scaled("web", 2)
 
 
 def test_a_decision_that_is_refused_before_anything_was_ordered_orders_nothing() -> None:

@@ -91,6 +91,11 @@ def waited_for(state: State, index: Index, now: float) -> bool:
     return any(until(state, index, key) > now for key in renewed(state, index))
 
 
+def comes(state: State, index: Index, key: str, now: float) -> bool:
+    """Whether pods of one workload are still to come."""
+    return key in renewed(state, index) and until(state, index, key) > now
+
+
 def stirred(state: State, index: Index, now: float) -> bool:
     """Whether an evaluation has something to do for workloads: pods are to come, or will not although nodes were ordered."""
     return foresees(index) and (
