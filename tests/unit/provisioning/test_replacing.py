@@ -115,6 +115,19 @@ def test_enough_is_saved_within_the_hour_beside_what_the_overlap_costs(
     assert bool(cluster.of(p.ReplaceNodes)) is goes
 
 
+@pytest.mark.parametrize("group", ["dear", "cheap"])
+def test_a_group_that_vanishes_meanwhile_ends_it(group: str) -> None:
+    """What its nodes cost is not known any more; they are there as before."""
+    cluster = dear_and_cheap()
+    while not cluster.of(p.ReplaceNodes):
+        cluster.advance(1)
+    cluster.tell(p.NodeGroupGone(at=cluster.now, name=group))
+    cluster.advance(300)
+    assert [result for result, _ in cluster.ended()] == ["GivenUp"]
+    assert cluster.evicted == []
+    assert "dear0" not in {removal.node for removal in cluster.of(p.RemoveNode)}
+
+
 def test_what_does_not_come_in_time_is_taken_back_and_said_and_the_group_left_alone() -> None:
     cluster = dear_and_cheap({"max-node-provision-time": "5m", "initial-node-group-backoff-duration": "1h"})
     cluster.comes = False

@@ -216,6 +216,8 @@ class _Following:
             return "ScaleDownDisabled", "scale-down-enabled is false, or the configuration says dry-run"
         for name in left:
             group = state.nodes[name].group
+            if group not in state.groups:
+                return "NodeGroupGone", f"group {group} of node {name} is not there any more"
             if modes.mode_of(settings.consolidation, group) != modes.REPLACE:
                 return "ConsolidationOff", f"consolidation of group {group} is not {modes.REPLACE} any more"
         if self._standing():
