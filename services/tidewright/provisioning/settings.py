@@ -411,7 +411,9 @@ def _ways(value: Any) -> tuple[str, ...]:
 
 
 def _foresight(value: Any) -> str:
-    if value is False or value not in FORESIGHT:
+    if value is False:
+        return OFF  # YAML 1.1 reads a bare `off` so
+    if value not in FORESIGHT:
         raise ValueError(f"expected one of {', '.join(FORESIGHT)}")
     return str(value)
 

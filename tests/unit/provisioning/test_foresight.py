@@ -43,11 +43,14 @@ def test_nodes_are_ordered_at_once_before_the_first_pod_is_there() -> None:
     assert plan.placed == 8
 
 
-@pytest.mark.parametrize("config", [{}, {"foresight": "off", "profile": "hold"}])
+@pytest.mark.parametrize(
+    "config", [{}, {"foresight": "off", "profile": "hold"}, {"foresight": False, "profile": "hold"}]
+)
 def test_without_foresight_nothing_is_ordered(config: Any) -> None:
-    cluster = grown(config)
+    cluster = grown(config)  # as YAML has it: a bare `off` is false there
     cluster.settle()
     assert orders(cluster) == []
+    assert cluster.object_events("ConfigurationIgnored") == []
 
 
 def test_profile_hold_foresees_unless_it_is_told_otherwise() -> None:
