@@ -18,6 +18,8 @@ STEP = 1_000
 AHEAD = 250
 """Records that are asked for at once: what lies behind the part is read for nothing."""
 KEPT = 64
+KEPT_RECORDS = 20_000
+"""Records of all searches that are kept: of one that moves with the end of the log there is another one each second."""
 
 
 class _Timed(msgspec.Struct):
@@ -75,10 +77,13 @@ class Backwards:
         scan = self._kept.get(full)
         if scan is None:
             scan = self._kept[full] = await self._scan(patterns, accepts, up_to, since, (enough, most))
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
         self._kept.move_to_end(full)
+        while len(self._kept) > 1 and (len(self._kept) > KEPT or self._records() > KEPT_RECORDS):
+            self._kept.popitem(last=False)
         return scan
+
+    def _records(self) -> int:
+        return sum(len(scan.found) for scan in self._kept.values())
 
     async def _scan(
         self,

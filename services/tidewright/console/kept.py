@@ -38,7 +38,7 @@ class Kept:
 
     def __init__(self) -> None:
         self._of: OrderedDict[tuple[str, int], Made] = OrderedDict()
-        self._now: dict[str, Made] = {}
+        self._now: OrderedDict[str, Made] = OrderedDict()
         self._lock = asyncio.Lock()
 
     async def of(self, name: str, moment: Moment, make: Callable[[], Awaitable[T]]) -> tuple[T, int]:
@@ -59,4 +59,7 @@ class Kept:
                     self._of.popitem(last=False)
                 if moment.end:
                     self._now[name] = found
+                    self._now.move_to_end(name)
+                    while len(self._now) > KEPT:  # names may say what is tried, of which there is no end
+                        self._now.popitem(last=False)
             return found.value, found.sequence

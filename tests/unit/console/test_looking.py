@@ -6,6 +6,7 @@ import asyncio
 import html
 import re
 import sys
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,16 +16,20 @@ import pytest
 from tests.unit.console.conftest import LOG, Browser
 from tidewright.asking import planning
 from tidewright.asking.answers import Authenticated, LogVerification
+from tidewright.asking.errors import Unavailable
 from tidewright.asking.exported import ExportedLog
 from tidewright.asking.point_in_time import moment_of
 from tidewright.asking.service_state import Asked, restored
 from tidewright.asking.services import BY_NAME
+from tidewright.console.backwards import KEPT_RECORDS, Backwards
 from tidewright.console.capacity import groups_of
 from tidewright.console.kept import Kept
+from tidewright.console.lists import Lists
 from tidewright.console.shards import moves_of, shown
 from tidewright.console.verifying import Verifying
 from tidewright.host.fold.explainer import Reference
 from tidewright.log.export import ExportFile
+from tidewright.log.reader import Record
 from tidewright.provisioning.state import GroupState, Node, Pod, ShapeFields, State
 from tidewright.sharding.document import Document, MemberRecord, SlotRecord, SlotState
 
@@ -200,3 +205,63 @@ async def test_what_takes_a_fold_is_made_once() -> None:
     assert await kept.of("one", then, make) == (1, 300)
     assert await kept.of("one", then, make) == (1, 300)
     assert await kept.of("another", then, make) == (2, 300)
+
+
+async def test_what_was_made_under_ever_other_names_is_forgotten() -> None:
+    """What is tried of an autoscaler is in its name, and a slider has no end of values."""
+    kept = Kept()
+    now = await moment_of(ExportedLog(ExportFile(LOG)), "")
+    assert now.end
+
+    async def make() -> bytes:
+        return b"a report"
+
+    for tried in range(200):
+        await kept.of(f"what-if/ns/web/{tried}", now, make)
+    assert max(len(held) for held in vars(kept).values() if isinstance(held, dict)) < 20
+
+
+async def test_searches_that_move_with_the_end_of_the_log_hold_few_records() -> None:
+    backwards = Backwards(ExportedLog(ExportFile(LOG)))
+    for up_to in range(1000, 1050):
+        scan = await backwards.scan(
+            ("events",), [backwards._source.subjects.everything], lambda _: True,
+            up_to=up_to, since=0.0, enough=8_000, most=8_000,
+        )  # fmt: skip
+        assert len(scan.found) > 500
+    assert sum(len(scan.found) for scan in backwards._kept.values()) <= KEPT_RECORDS
+
+
+class _Stopping(ExportedLog):
+    """A log that ends elsewhere, and stops to answer once on the way."""
+
+    ends, stops = 900, 0
+
+    async def bounds(self) -> tuple[int, int]:
+        return 1, self.ends
+
+    async def records(
+        self, pattern: str = "", after: int = 0, ahead: int = 0
+    ) -> AsyncGenerator[Record, None]:
+        async for record in super().records(pattern, after, ahead):
+            if record.seq == self.stops:
+                raise Unavailable("nobody answers")
+            yield record
+
+
+@pytest.mark.parametrize("kind", ["watermarkpodautoscaler", "nodegroup"])
+async def test_what_was_taken_in_before_the_log_stopped_to_answer_is_shown(kind: str) -> None:
+    shown = []
+    for stops in (0, 3000):
+        source = _Stopping(ExportFile(LOG))
+        first = await moment_of(source, "seq:900")
+        lists = Lists(source)
+        await lists.of(kind, msgspec.structs.replace(first, end=True))
+        source.ends, source.stops = 4314, stops
+        now = msgspec.structs.replace(await moment_of(source, "seq:4314"), end=True)
+        if stops:
+            with pytest.raises(Unavailable):
+                await lists.of(kind, now)
+            source.stops = 0
+        shown.append((await lists.of(kind, now)).items())
+    assert shown[0] == shown[1] != ()
