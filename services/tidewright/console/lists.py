@@ -112,15 +112,17 @@ class Lists:
     async def _take_in(self, moment: Moment) -> None:
         """What was said since, of all kinds that are held."""
         touched: dict[str, set[Reference]] = {kind: set() for kind in self._now}
-        async with aclosing(self._source.records(after=self._position)) as records:
-            async for record in records:
-                for kind, rows in self._now.items():
-                    if rows.board.concerns(record):
-                        touched[kind] |= rows.board.taken(record)
-                        rows.spoken[record.subject] = record.seq
-                self._position = record.seq
-        for kind, references in touched.items():
-            self._now[kind].again(references, moment.at)
+        try:
+            async with aclosing(self._source.records(after=self._position)) as records:
+                async for record in records:
+                    for kind, rows in self._now.items():
+                        if rows.board.concerns(record):
+                            touched[kind] |= rows.board.taken(record)
+                            rows.spoken[record.subject] = record.seq
+                    self._position = record.seq
+        finally:  # where the log stops to answer on the way, what was taken in is not said again
+            for kind, references in touched.items():
+                self._now[kind].again(references, moment.at)
 
     def _nearest(self, kind: str, seq: int) -> Rows:
         """Of what is held of a kind the first moment that is not before a sequence."""
