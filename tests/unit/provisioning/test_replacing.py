@@ -115,6 +115,18 @@ def test_enough_is_saved_within_the_hour_beside_what_the_overlap_costs(
     assert bool(cluster.of(p.ReplaceNodes)) is goes
 
 
+def test_what_nothing_is_cheaper_for_is_looked_at_once_a_recheck_for_ever() -> None:
+    """However often something changes that passes look at, from the second time on, too."""
+    cluster = Pools({"scan-interval": "10s"})
+    cluster.pool("dear", 1, cpu=8000, price=1_000_000)
+    cluster.pool("cheap", 0, cpu=4000, price=990_000)
+    cluster.running("p", "dear0", 3500)
+    for number in range(120):
+        cluster.advance(10)
+        cluster.again("p", labels={"app": "web", "number": str(number)})
+    assert 2 <= len(cluster.of(p.TrackUnneededNodes)) <= 2 * (1200 / 300 + 1)
+
+
 @pytest.mark.parametrize("group", ["dear", "cheap"])
 def test_a_group_that_vanishes_meanwhile_ends_it(group: str) -> None:
     """What its nodes cost is not known any more; they are there as before."""

@@ -115,14 +115,14 @@ def _wait_s(this: Round, nodes: Sequence[str]) -> float:
 
 def _nothing_cheaper(this: Round, names: Sequence[str]) -> TrackUnneededNodes:
     """Nodes are left alone until passes look at them again."""
-    paused = this.state.paused
+    paused = {name: rest.until for name, rest in this.state.paused.items() if rest.until > this.now}
     until = this.now + this.settings.recheck_s
     return TrackUnneededNodes(
         at=this.now,
         paused=tuple(
             PausedNode(
                 node=name,
-                until=max(paused[name].until, this.now) if name in paused else until,
+                until=paused.get(name, until),  # whose rest is over this very pass has looked at
                 reason=NOTHING_CHEAPER,
             )
             for name in sorted(names)
