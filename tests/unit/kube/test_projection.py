@@ -20,7 +20,7 @@ from tidewright.events.facts import (
 from tidewright.events.placement import PlacementObjectObserved
 from tidewright.kube import kinds
 from tidewright.kube.projection import nodes, pods, reading, workloads
-from tidewright.kube.projection.placement import KEPT
+from tidewright.kube.projection.placement import KEPT, placement
 from tidewright.kube.projection.reading import Malformed
 
 STAMP = "2026-11-21T12:00:00Z"
@@ -429,3 +429,13 @@ def test_every_kind_has_a_name_and_a_path() -> None:
     assert paths["pod"] == "/api/v1/pods"
     assert paths["deployment"] == "/apis/apps/v1/deployments"
     assert len(paths) == len(kinds.KINDS)
+
+
+def test_a_namespace_says_that_it_is_being_deleted() -> None:
+    metadata = {"name": "team", "uid": "u", "resourceVersion": "1", "labels": {"a": "b"}}
+    gone = {**metadata, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    said = [placement("Namespace")(msgspec.json.encode({"metadata": one})).fact for one in (metadata, gone)]
+    assert [fact.fields for fact in said if isinstance(fact, PlacementObjectObserved)] == [
+        {"labels": {"a": "b"}},
+        {"labels": {"a": "b"}, "deleting": True},
+    ]

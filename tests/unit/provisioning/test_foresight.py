@@ -10,6 +10,7 @@ from tests.unit.provisioning.workloads import ON, Workloads, replica_set
 from tidewright.events import facts as f
 from tidewright.events import provisioning as p
 from tidewright.events.config import ConfigSet
+from tidewright.events.placement import PlacementObjectObserved
 from tidewright.provisioning.foresight.kept import Workload
 from tidewright.provisioning.foresight.wanted import Standing, lacking
 
@@ -174,6 +175,20 @@ def test_pods_that_their_controller_cannot_make_are_not_expected() -> None:
     (told,) = cluster.object_events("ExpectedPodsDidNotCome")
     assert "exceeded quota" in told.message
     assert orders(cluster) == [("g", 8)]
+
+
+def test_pods_of_a_namespace_that_goes_are_not_expected() -> None:
+    """Its pods go first, and nobody may make others; its Deployments stay until then, and say nothing of that."""
+    cluster = Workloads(boots=False)
+    cluster.add_group("g", maximum=20)
+    cluster.deployment("web", 8, status_replicas=8, template=cluster.form())
+    cluster.settle()
+    cluster.tell(
+        PlacementObjectObserved(at=cluster.now, kind="Namespace", name="ns", fields={"deleting": True})
+    )
+    cluster.deployment("web", 8, status_replicas=0)
+    cluster.settle()
+    assert orders(cluster) == []
 
 
 def test_pods_are_waited_for_as_long_as_those_of_their_kind_take() -> None:

@@ -188,7 +188,8 @@ def _taint_rule(rule: Mapping[str, Any], meta: Meta) -> JsonObject:
 
 
 def _namespace(namespace: Mapping[str, Any], meta: Meta) -> JsonObject:
-    return {"labels": meta.labels}
+    # No pod is made there any more once it is being deleted.
+    return {"labels": meta.labels, "deleting": True if meta.deletionTimestamp else None}
 
 
 def _limit_range(limit_range: Mapping[str, Any], meta: Meta) -> JsonObject:

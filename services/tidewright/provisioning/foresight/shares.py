@@ -6,6 +6,7 @@ left to it: there is nobody who is about to make more of them.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import msgspec
@@ -132,7 +133,13 @@ def wanting(state: State, index: Index, key: str) -> Workload:
 
 
 def until(state: State, index: Index, key: str) -> float:
-    """Log time until which the pods that a workload lacks are waited for."""
+    """Log time until which the pods that a workload lacks are waited for: not at all where its namespace goes.
+
+    Nobody makes pods there, and no condition says so: its pods may all go before what has made them.
+    """
+    namespace = state.objects.get("Namespace", {}).get(target_of(key, "").namespace, {})
+    if namespace.get("deleting"):
+        return -math.inf
     return wanting(state, index, key).since + limit_s(state, key)
 
 
