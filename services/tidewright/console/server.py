@@ -168,7 +168,7 @@ class Console:
                     {"error": "who asks is not known: open the console's URL first"}, status=401
                 )
             if given := request.query.get("token"):
-                return self._begun(request, given, request.path)
+                return self._begun(request, given, f"/{request.path.lstrip('/')}")  # `//name` is another host
             return self._refused(401, "")
         try:
             return await handler(request)

@@ -48,6 +48,12 @@ async def test_a_token_lets_in_once_and_a_cookie_from_then_on(stranger: Browser)
     assert "Set-Cookie" not in again.headers
 
 
+async def test_who_is_let_in_stays_here(stranger: Browser) -> None:
+    """A path that begins with two slashes would be another host, where a redirect names it."""
+    answer = await stranger.get(f"//evil.example/events?token={ONCE}")
+    assert (answer.status, answer.headers["Location"]) == (303, "/evil.example/events")
+
+
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:80", "127.0.0.1", "127.0.0.1.evil.example:{port}"]
 )
