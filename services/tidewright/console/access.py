@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from tidewright.host.ports.tokens import Tokens
+from tidewright.host.ports.tokens import Token, Tokens
 
 SESSION_S = 7 * 86_400.0
 """How long a cookie holds, wall seconds."""
@@ -51,7 +51,8 @@ class Access:
     proxy_header: str = ""
     proxies: Sequence[Network] = ()
     secure: bool = False
-    _sessions: dict[str, float] = field(default_factory=dict)
+    _sessions: dict[str, tuple[float, Token | None]] = field(default_factory=dict)
+    """Until when each holds, of `time.monotonic`, and the token of the file that it was made for."""
 
     def problem(self, request: web.BaseRequest) -> str:
         """Why a request is refused, whoever asks; empty when it is not."""
@@ -74,8 +75,10 @@ class Access:
         if self.proxy_header:
             return bool(request.headers.get(self.proxy_header)) and self._from_proxy(request.remote)
         given = request.cookies.get(self.cookie(request), "")[:MOST_LENGTH]
-        until = self._sessions.get(given)
-        return until is not None and time.monotonic() < until
+        until, token = self._sessions.get(given, (0.0, None))
+        if token is not None and (self.tokens is None or not self.tokens.still(token)):
+            return False  # it was taken away, and who came with it goes, too
+        return time.monotonic() < until
 
     def _from_proxy(self, remote: str | None) -> bool:
         try:
@@ -87,24 +90,27 @@ class Access:
     def exchanged(self, token: str) -> str | None:
         """A session for a token; None where it does not hold. The one that holds once does not hold again."""
         token = token[:MOST_LENGTH]
+        held = None
         if self.tokens is not None:
             held = self.tokens.holds(token)
             if held is None or held.namespaces is not None:  # who looks sees all namespaces
                 return None
         else:
-            if not self.once or not hmac.compare_digest(token.encode(), self.once.encode()):
+            if not self.once or not hmac.compare_digest(
+                token.encode("utf-8", "surrogateescape"), self.once.encode()
+            ):
                 return None
             self.once = ""
-        return self._begun()
+        return self._begun(held)
 
-    def _begun(self) -> str:
+    def _begun(self, token: Token | None) -> str:
         now = time.monotonic()
-        for name in [name for name, until in self._sessions.items() if until <= now]:
+        for name in [name for name, (until, _) in self._sessions.items() if until <= now]:
             del self._sessions[name]
         while len(self._sessions) >= MOST_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         session = secrets.token_urlsafe(32)
-        self._sessions[session] = now + SESSION_S
+        self._sessions[session] = (now + SESSION_S, token)
         return session
 
     def cookie(self, request: web.BaseRequest) -> str:

@@ -115,6 +115,26 @@ async def test_a_token_of_a_file_is_exchanged_as_often_as_one_likes(tmp_path: Pa
         await console.stop()
 
 
+async def test_who_came_with_a_token_that_is_taken_away_goes(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text("the-token-of-somebody-who-leaves\nthe-token-of-everybody-else\n")
+    console = await serve(ExportedLog(ExportFile(LOG)), Access(frozenset(), tokens=Tokens(file)))
+    try:
+        for token, status in (
+            ("the-token-of-somebody-who-leaves", 401),
+            ("the-token-of-everybody-else", 200),
+        ):
+            file.write_text("the-token-of-somebody-who-leaves\nthe-token-of-everybody-else\n")
+            async with ClientSession(cookie_jar=CookieJar(unsafe=True)) as session:
+                browser = Browser(console, session)
+                await browser.get("/enter", Authorization=f"Bearer {token}")
+                assert (await browser.get("/")).status == 200
+                file.write_text("the-token-of-everybody-else\n")
+                assert (await browser.get("/")).status == status
+    finally:
+        await console.stop()
+
+
 async def test_a_proxys_header_is_believed_from_its_addresses_alone() -> None:
     source = ExportedLog(ExportFile(LOG))
     for network, status in (("127.0.0.0/8", 200), ("10.0.0.0/8", 401)):

@@ -135,6 +135,10 @@ class Tokens:
         fitting = [token for token in self._current() if hmac.compare_digest(token.digest, digest)]
         return fitting[0] if fitting else None
 
+    def still(self, token: Token) -> bool:
+        """Whether a token that held holds now."""
+        return token in self._current()
+
     def _current(self) -> tuple[Token, ...]:
         if self._file is None:
             return self._held
