@@ -8,8 +8,12 @@ import msgspec
 import pytest
 
 from tests.unit.autoscaler.world import NS, World, of, one, sample, spec, wpa
+from tidewright.autoscaler.api.spec import compiled
 from tidewright.autoscaler.forecast.asked import ANNOTATION, BadForecast, asked
 from tidewright.autoscaler.forecast.load import digest
+from tidewright.autoscaler.forecast.season import Expected
+from tidewright.autoscaler.passes.evaluate import Scene, evaluate
+from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.state import State
 from tidewright.autoscaler.tell.explaining import EXPLAINER
 from tidewright.autoscaler.tell.exposition import samples
@@ -20,6 +24,7 @@ from tidewright.events.decisions import RecordObjectEvent, ScaleWorkload
 from tidewright.events.facts import MetricSampled
 from tidewright.events.forecasts import RecordForecast
 from tidewright.host.fold.explainer import Reference
+from tidewright.kube.readiness import Pod
 
 DAY_S = 86400
 EVERY_S = 900
@@ -148,6 +153,21 @@ def test_delays_count_real_values_and_a_forecast_has_none_to_wait_for() -> None:
     assert any(step.rule == "Forecast" for step in given[-1].because)
     above = [c for c in world.object().kept.conditions if c.type == "AboveHighWatermark"]
     assert all(not c.status for c in above)
+
+
+def test_a_forecast_that_takes_less_away_does_not_take_it_away_sooner() -> None:
+    """The value has been below the mark for no time at all: without a forecast nothing is taken away yet."""
+    members = spec(maxReplicas=12, scaleDownLimitFactor="90", downscaleDelayBelowWatermarkSeconds=600)
+    rules = compiled(members, namespace=NS, name="web")
+    value = MetricSampled(at=990.0, namespace=NS, name=rules.metrics[0].query, series_milli=(20_000,))
+    pods = [Pod(f"p{n}", ("web",), "Running", "True", 1.0, 1.0) for n in range(10)]
+    scene = Scene(
+        namespace=NS, now=1000.0, current=10, observed=10, samples=[value], pods=pods, last_scale_at=0.0,
+        expected=(Expected(4600.0, 50_000, 55_000),),
+    )  # fmt: skip
+    made = evaluate(rules, Policy(), scene)
+    assert made.foreseen is not None
+    assert (made.rescale, made.desired) == (False, 10)
 
 
 def test_what_is_known_is_recorded_once_a_day_and_when_the_fact_is_said_again() -> None:

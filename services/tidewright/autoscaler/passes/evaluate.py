@@ -481,8 +481,8 @@ def settle(rules: Rules, policy: Policy, scene: Scene, calculations: tuple[Calcu
         last_scale_at=scene.last_scale_at,
         above_since=_since(combined.above, scene.above_since, now),
         below_since=_since(combined.below, scene.below_since, now),
-        # Delays count real values beyond a mark; where none is above, a forecast has none to wait for.
-        stable=combined.stable or (foreseen is not None and not combined.above),
+        # Delays count real values beyond a mark; where none is above, a forecast that raises has none to wait for.
+        stable=combined.stable or (foreseen is not None and not combined.above and desired > current),
         strict=policy.strict,
     )
     override = _override(rules, policy, scene)
