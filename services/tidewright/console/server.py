@@ -87,6 +87,8 @@ class Console:
         self.backwards = Backwards(self.source)
         self.live = Live(self.source)
         self.kept = Kept()
+        self.tried = Kept()
+        """Runs of a child: nobody else waits for these."""
         self.apart = Apart()
         self.verifying = Verifying(self.source, *self.verifies)
         self._background: asyncio.Task[None] | None = None
@@ -329,7 +331,7 @@ class Console:
     async def _what_if(self, _: web.Request, looking: Looking) -> tuple[str, str, Mapping[str, Any]]:
         from tidewright.console import what_if
 
-        means = what_if.Means(self.source, self.moments, self.lists, self.kept, self.apart)
+        means = what_if.Means(self.source, self.moments, self.lists, self.tried, self.apart)
         return "what_if.html", "What if", await what_if.page(means, looking)
 
     async def _trust(self, _: web.Request, looking: Looking) -> tuple[str, str, Mapping[str, Any]]:

@@ -34,6 +34,8 @@ API_VERSION = "datadoghq.com/v1alpha1"
 READY_S = 30.0
 """After which a new pod is taken to be ready."""
 MOST_S = 7_200
+MOST_REPLICAS = 10_000
+"""That can be tried, where the autoscaler itself has no more: each replica takes memory of the run."""
 CHOICES = 400
 """Autoscalers that are offered."""
 
@@ -202,6 +204,8 @@ def _tried(name: str, query: Mapping[str, str], now: float, *, quantity: bool) -
         value = math.nan
     if not 0 <= value <= 1e15:
         raise BadInput(f"{name}={text}: a number, 0 or more")
+    if name in ("min", "max") and value > max(now, MOST_REPLICAS):
+        raise BadInput(f"{name}={text}: replicas up to {MOST_REPLICAS} can be tried")
     if value == now:
         return now
     # A slider says more digits than anybody means.

@@ -185,6 +185,8 @@ async def test_what_if_shows_the_backtest_of_the_tried_policy(
         ("&high0=much", "high0=much: a number"),
         ("&high0=1", "atermark"),
         ("&tolerance=-1", "tolerance=-1: a number"),
+        ("&min=1e9&max=1e9", "min=1e9: replicas up to 10000"),
+        ("&max=10001", "max=10001: replicas up to 10000"),
     ],
 )
 async def test_what_an_autoscaler_cannot_have_is_refused(browser: Browser, query: str, said: str) -> None:
