@@ -307,3 +307,21 @@ def test_a_slip_in_the_annotation_stops_forecasts_and_forgets_nothing() -> None:
     ]
     assert world.object().forecast is forecast
     assert forecast.seasons[RPS].closed > days
+
+
+def test_a_spec_that_cannot_be_used_for_a_while_forgets_nothing() -> None:
+    world = started(ASKS)
+    run(world, 900, 3 * DAY_S)
+    forecast = world.object().forecast
+    assert forecast is not None
+    learnt = msgspec.json.encode(forecast.seasons)
+    members = {"maxReplicas": 12, "scaleUpLimitFactor": "500", "scaleDownLimitFactor": "90"}
+    given = world.feed(
+        wpa(3 * DAY_S + 1, spec=spec(**{**members, "tolerance": "much"}), annotations=ASKS, generation=2)
+    )
+    assert world.object().rules is None
+    given += world.feed(wpa(3 * DAY_S + 2, spec=spec(**members), annotations=ASKS, generation=3))
+    assert of(given, RecordForecast) == []
+    kept = world.object().forecast
+    assert kept is not None
+    assert msgspec.json.encode(kept.seasons) == learnt

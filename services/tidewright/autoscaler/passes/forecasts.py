@@ -59,10 +59,11 @@ def recorded(
     scaler: Autoscaler, target: ObjectRef, at: float, *, again: bool = False
 ) -> Iterator[RecordForecast]:
     """What is to be recorded of an object's forecast; `again`: because its fact was said again."""
-    asks, problem = wanted(scaler)
+    asks, _ = wanted(scaler)
     known = scaler.forecast
     if asks is None:
-        if known is not None and not problem:  # what was learnt outlives a slip of the pen
+        # What was learnt outlives a slip of the pen, also one in the spec.
+        if known is not None and scaler.asks is None:
             yield RecordForecast(at=at, target=target)
         return
     if known is None:
