@@ -11,6 +11,7 @@ from tests.unit.provisioning.replaceworld import Pools, dear_and_cheap
 from tidewright.events import provisioning as p
 from tidewright.events.base import JsonObject
 from tidewright.events.config import ModesSet
+from tidewright.kube.keys import request_key
 from tidewright.provisioning.consolidation import protection, spot
 from tidewright.provisioning.consolidation.kept import MOVED_REST_S
 from tidewright.provisioning.state import State
@@ -152,6 +153,23 @@ def test_what_does_not_come_in_time_is_taken_back_and_said_and_the_group_left_al
     (said,) = cluster.object_events("ReplacementGivenUp")
     assert "dear0 are not replaced by 1 of group cheap after all" in said.message
     assert len(cluster.of(p.ReplaceNodes)) == 1
+
+
+def test_a_node_on_which_room_is_booked_while_others_come_stays() -> None:
+    cluster = dear_and_cheap(maximum=1)
+    cluster.comes = False
+    while not cluster.of(p.ReplaceNodes):
+        cluster.advance(1)
+    cluster.template("t", "2")
+    cluster.request("r", "check-capacity.autoscaling.x-k8s.io", [("t", 2)])
+    cluster.advance(2)
+    assert any("dear0" in nodes for nodes in cluster.state.requests[request_key("ns", "r")].places.values())
+    cluster.comes = True
+    for event in cluster._grow("cheap", 1):
+        cluster.tell(event)
+    cluster.advance(300)
+    assert "dear0" not in cluster.deleted
+    assert cluster.evicted == []
 
 
 def test_an_order_that_is_refused_ends_it() -> None:

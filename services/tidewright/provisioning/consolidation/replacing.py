@@ -50,6 +50,8 @@ from tidewright.provisioning.state import State
 from tidewright.provisioning.tell.sentences import because, sentence
 
 DONE, GIVEN_UP = "Done", "GivenUp"
+NEEDED = "Needed"
+"""Why a replacement waits, and is given up at last: room on its nodes was booked or needed since they were judged first."""
 TIMED_OUT = "timeout"
 """Code with which a group is left alone whose nodes did not come in time."""
 STANDS_S = 300.0
@@ -256,6 +258,12 @@ class _Following:
         """The removals of those that may go now, where the others stand and the pods of all of them fit there."""
         if not self._standing():
             return self._waits("NotInTime", f"{named(self.replacement.groups)} did not come")
+        needed = [name for name in left if name in self.round.scene.room.needed]
+        if needed:
+            room_of = ", ".join(needed)
+            return self._waits(
+                NEEDED, f"room of {room_of} is booked, or pods need it that wait or are to come"
+            )
         if self._others_go():
             return self._waits("OthersGo", "pods of other nodes are still on their way to where it has room")
         found = self._fitting(left)
