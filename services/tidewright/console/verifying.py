@@ -73,7 +73,7 @@ class Verifying:
             try:
                 with translated():
                     await self._once()
-            except CommandError as error:
+            except (CommandError, OSError) as error:  # also that no process can be had
                 self.problem = str(error)
                 logger.warning("the log was not verified", error=str(error))
             finally:

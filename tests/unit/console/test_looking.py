@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from tests.unit.console.conftest import LOG, Browser
+from tests.waiting import until
 from tidewright.asking import planning
 from tidewright.asking.answers import Authenticated, LogVerification
 from tidewright.asking.errors import Unavailable
@@ -153,6 +154,18 @@ async def test_verification_that_comes_to_nothing_says_why() -> None:
     )
     with pytest.raises(CommandError, match="no such thing"):
         await verifying.verified_once()
+
+
+async def test_verification_goes_on_where_no_process_could_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidewright.console.verifying.FIRST_S", 0.0)
+    verifying = Verifying(ExportedLog(ExportFile(LOG)), (sys.executable,), {"PATH": "/nowhere"})
+    running = asyncio.create_task(verifying.run())
+
+    async def problem() -> str:
+        return "it has ended" if running.done() else verifying.problem
+
+    assert "nice" in await until(problem, bool)
+    running.cancel()
 
 
 async def test_what_if_shows_the_backtest_of_the_tried_policy(
