@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.provisioning.workloads import ON, Workloads, replica_set
 from tidewright.events import facts as f
 from tidewright.events import provisioning as p
+from tidewright.events import registry
 from tidewright.events.config import ConfigSet
 from tidewright.events.placement import PlacementObjectObserved
 from tidewright.provisioning.foresight.kept import Workload
@@ -52,6 +54,22 @@ def test_without_foresight_nothing_is_ordered(config: Any) -> None:
     cluster.settle()
     assert orders(cluster) == []
     assert cluster.object_events("ConfigurationIgnored") == []
+
+
+def test_a_template_that_was_said_before_anybody_read_it_is_known_once_it_is_said_again() -> None:
+    """As after an upgrade from a version that read none: a workload without pods has nothing else to be like."""
+    cluster = Workloads(boots=False)
+    cluster.add_group("g", maximum=20)
+    template = cluster.form()
+    (said,) = [
+        event for _, body in cluster.log if isinstance(event := registry.read(body), f.TemplateObserved)
+    ]
+    cluster.state.forms.clear()
+    cluster.deployment("web", 0, template=template, max_surge="25%")
+    cluster.tell(msgspec.structs.replace(said, at=cluster.now, refresh=True))
+    cluster.deployment("web", 8)
+    cluster.settle()
+    assert orders(cluster) == [("g", 8)]
 
 
 def test_profile_hold_foresees_unless_it_is_told_otherwise() -> None:

@@ -14,6 +14,7 @@ from tidewright.events.acting import SETTING
 from tidewright.events.base import Event, Fact
 from tidewright.events.config import ModesSet
 from tidewright.events.decisions import CancelTimer, ScaleWorkload, SetTimer
+from tidewright.events.facts import TemplateObserved
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.timers import TimerFired
 from tidewright.provisioning.fold import workloads
@@ -28,6 +29,8 @@ from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.scaledown.removal.saga import REMOVALS
 from tidewright.provisioning.state import State
 
+_ALSO_AGAIN = (*SETTING, TemplateObserved)
+"""Facts that are folded also when they are only said again: templates were said once, long before anybody here read them."""
 _ALONE = ".0"
 """How the id of a decision ends before which its cause gave no other."""
 
@@ -37,7 +40,9 @@ def evolve(state: State, event: Event) -> Touched:
     state.now = max(state.now, event.at)
     touched = Touched()
     apply = _FOLDS.get(type(event))
-    if apply is not None and (not (isinstance(event, Fact) and event.refresh) or isinstance(event, SETTING)):
+    if apply is not None and (
+        not (isinstance(event, Fact) and event.refresh) or isinstance(event, _ALSO_AGAIN)
+    ):
         apply(state, event, touched)
     return touched
 
