@@ -192,7 +192,7 @@ def _decided(state: State, event: Event, touched: Touched) -> Sequence[Decision]
     grows = touched.workloads and shares.stirred(state, index, state.now)
     if touched.woken or grows:
         quiet_s = index.settings.quiet_s
-        due = state.now + (min(TOGETHER_S, quiet_s) if grows else quiet_s)
+        due = state.now + (min(TOGETHER_S, quiet_s) if grows and touched.wishes else quiet_s)
         if state.due is None or state.due > due:
             decisions.append(SetTimer(at=event.at, key=EVALUATE, due=due))
     quiet = touched.unsoftened or (isinstance(event, Fact) and event.refresh)

@@ -250,10 +250,10 @@ async def test_searches_that_move_with_the_end_of_the_log_hold_few_records() -> 
 class _Stopping(ExportedLog):
     """A log that ends elsewhere, and stops to answer once on the way."""
 
-    ends, stops = 900, 0
+    ending, stops = 900, 0
 
     async def bounds(self) -> tuple[int, int]:
-        return 1, self.ends
+        return 1, self.ending
 
     async def records(
         self, pattern: str = "", after: int = 0, ahead: int = 0
@@ -272,7 +272,7 @@ async def test_what_was_taken_in_before_the_log_stopped_to_answer_is_shown(kind:
         first = await moment_of(source, "seq:900")
         lists = Lists(source)
         await lists.of(kind, msgspec.structs.replace(first, end=True))
-        source.ends, source.stops = 4314, stops
+        source.ending, source.stops = 4314, stops
         now = msgspec.structs.replace(await moment_of(source, "seq:4314"), end=True)
         if stops:
             with pytest.raises(Unavailable):

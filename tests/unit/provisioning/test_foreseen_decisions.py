@@ -9,7 +9,7 @@ import pytest
 from tests.unit.provisioning.workloads import Workloads
 from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
-from tidewright.events.base import Event
+from tidewright.events.base import Decision, Event
 from tidewright.events.config import ModesSet
 from tidewright.provisioning.evaluate import Evaluation
 
@@ -100,7 +100,12 @@ def test_decisions_that_come_together_are_two_evaluations_where_there_is_room_fo
     cluster.settle()
     run: list[float] = []
     whole = Evaluation.run
-    monkeypatch.setattr(Evaluation, "run", lambda self: run.append(self.now) or whole(self))
+
+    def counted(self: Evaluation) -> list[Decision]:
+        run.append(self.now)
+        return whole(self)
+
+    monkeypatch.setattr(Evaluation, "run", counted)
     for name in names:
         cluster.scaled(name, 3)
     assert len(run) == 1
@@ -190,3 +195,25 @@ def test_a_decision_to_scale_in_counts_at_once() -> None:
     cluster.scaled("web", 4)
     cluster.settle()
     assert sizes(cluster) == []
+
+
+def test_what_becomes_of_a_job_hurries_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pods end all the time; only another wish is answered within milliseconds."""
+    cluster = four()
+    cluster.deployment("big", 3, template=cluster.form("400"))  # which lacks pods all the time
+    cluster.workload("Job", "batch", 4, status_replicas=4, completions=100, template=cluster.form())
+    cluster.settle()
+    run: list[float] = []
+    whole = Evaluation.run
+
+    def counted(self: Evaluation) -> list[Decision]:
+        run.append(self.now)
+        return whole(self)
+
+    monkeypatch.setattr(Evaluation, "run", counted)
+    cluster.workload("Job", "batch", 4, status_replicas=3, succeeded=1)
+    cluster.advance(0.02)
+    assert run == []
+    cluster.workload("Job", "batch", 8)
+    cluster.advance(0.02)
+    assert len(run) == 1

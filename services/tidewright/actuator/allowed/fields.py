@@ -260,6 +260,18 @@ def told_by(component: str) -> Callable[[RecordObjectEvent], str]:
     return check
 
 
+def told_as(component: str, reason: str) -> Callable[[RecordObjectEvent], str]:
+    """Object events of one component that say one thing."""
+    by = told_by(component)
+
+    def check(effect: RecordObjectEvent) -> str:
+        if effect.reason != reason:
+            return f"reason {effect.reason!r} is not told of objects of any kind: allowed is {reason}"
+        return by(effect)
+
+    return check
+
+
 def status_as(manager: str) -> Callable[[SetStatus], str]:
     """A status under one field manager; "": written whole."""
 

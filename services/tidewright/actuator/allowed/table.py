@@ -172,6 +172,9 @@ GRANTS: Final[tuple[Grant, ...]] = (
     Grant(service="provisioning", feature=_B, effect=SetStatus, kinds=(BUFFER,), slot="all", harmless=True,
           check=fields.status_as(_CLUSTER_AUTOSCALER)),
     _events("provisioning", _CLUSTER_AUTOSCALER, REQUEST, BUFFER, POD, CONFIG_MAP, NODE, *WORKLOADS, slot="all"),
+    # Custom workloads may be of any kind.
+    Grant(service="provisioning", feature=Feature.EVENTS, effect=RecordObjectEvent, kinds=(ANY,), slot="all", harmless=True,
+          check=fields.told_as(_CLUSTER_AUTOSCALER, "ExpectedPodsDidNotCome")),
 
     Grant(service="spread", feature=_S, effect=SetStatus, kinds=(SPREAD,), check=fields.status_as(""), harmless=True),
     Grant(service="spread", feature=_S, effect=PatchObject, kinds=(POD,), check=fields.spread_patch, ground="matched"),

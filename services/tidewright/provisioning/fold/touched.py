@@ -19,6 +19,7 @@ class Touched(msgspec.Struct):
         respecified: a request whose spec was changed for the first time.
         removals: nodes that go, or carry a mark of ours, about which something has changed.
         workloads: a workload wants another thing than before, or its controller says it has.
+        wishes: what it wants, or is to want, is another.
         unsoftened: a soft taint could not be set: what is set with the next pass needs none.
         marked: those that now carry it.
         evicted: pods that were asked to leave, with their uids.
@@ -32,6 +33,7 @@ class Touched(msgspec.Struct):
     respecified: RequestKey = NO_REQUEST
     removals: list[str] = []
     workloads: bool = False
+    wishes: bool = False
     unsoftened: bool = False
     marked: list[str] = []
     evicted: list[tuple[PodKey, str]] = []

@@ -53,6 +53,7 @@ def seen(state: State, event: f.WorkloadObserved, touched: Touched) -> None:
     if workload.complete and key not in state.scalings:
         state.foreseen.pop(key, None)
     touched.workloads = touched.workloads or before is None or _wants_more(before, workload)
+    touched.wishes = touched.wishes or before is None or _wants_another(before, workload)
 
 
 def _changed_to(before: Workload | None, now: Workload) -> tuple[int, ...]:
@@ -64,6 +65,18 @@ def _wants_more(before: Workload, now: Workload) -> bool:
     """Whether more may be missing than before: more than pods that have come has changed."""
     return now.observed < before.observed or now != msgspec.structs.replace(
         before, observed=now.observed, since=now.since
+    )
+
+
+def _wants_another(before: Workload, now: Workload) -> bool:
+    """Whether somebody has changed what is wanted; what becomes of it, a Job's pods that end for one, changes all the time."""
+    return now != msgspec.structs.replace(
+        before,
+        observed=now.observed,
+        succeeded=now.succeeded,
+        ended=now.ended,
+        refused=now.refused,
+        since=now.since,
     )
 
 
@@ -88,7 +101,7 @@ def scaled(state: State, event: ScaleWorkload, touched: Touched) -> None:
     else:
         state.scalings[key] = Scaling(decision=event.id, replicas=event.replicas, at=event.at)
     _unsure(state, key)
-    touched.workloads = True
+    touched.workloads = touched.wishes = True
 
 
 def answered(state: State, event: _Outcome, touched: Touched) -> None:
@@ -104,7 +117,7 @@ def answered(state: State, event: _Outcome, touched: Touched) -> None:
         undone = f"{type(event).__name__}: {event.message or event.reason}"
         state.foreseen[key] = msgspec.structs.replace(foreseen, undone=undone)
     _unsure(state, key)
-    touched.workloads = True
+    touched.workloads = touched.wishes = True
 
 
 def _unsure(state: State, key: str) -> None:

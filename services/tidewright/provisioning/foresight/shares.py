@@ -18,6 +18,7 @@ from tidewright.provisioning.foresight.kept import Scaling, Workload
 from tidewright.provisioning.foresight.templates import Unreadable
 from tidewright.provisioning.foresight.templates import shape_of as shape_of_template
 from tidewright.provisioning.foresight.wanted import lacking
+from tidewright.provisioning.holding import SERVICE
 from tidewright.provisioning.index.claims import has_claims
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.resolving import shape_of, told
@@ -102,7 +103,10 @@ def stirred(state: State, index: Index, now: float) -> bool:
     return foresees(index) and (
         waited_for(state, index, now)
         or any(
-            foreseen.undone or (key in state.workloads and state.workloads[key].refused)
+            (foreseen.undone or (key in state.workloads and state.workloads[key].refused))
+            and state.acting.held(
+                SERVICE, target_of(key, "").namespace
+            ).acts  # else nothing is told, and nothing forgotten
             for key, foreseen in state.foreseen.items()
         )
     )

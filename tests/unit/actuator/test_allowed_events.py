@@ -1,0 +1,44 @@
+"""Object events of provisioning about workloads of kinds that nobody has listed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tidewright.actuator.allowed.bounds import Refusal
+from tidewright.actuator.allowed.judge import judge
+from tidewright.actuator.options import Options
+from tidewright.events.base import ObjectRef
+from tidewright.events.decisions import RecordObjectEvent
+from tidewright.log.subjects import ALL, Slot, Subjects
+from tidewright.provisioning.fold.common import DID_NOT_COME
+
+TOLD = RecordObjectEvent(
+    at=1.0,
+    id="provisioning.all.7.0",
+    target=ObjectRef(api_version="example.com/v1", kind="GameServerSet", namespace="ns", name="lobby"),
+    event_type="Warning",
+    reason=DID_NOT_COME,
+    message="they have not come",
+    component="cluster-autoscaler",
+)
+
+
+def judged(effect: RecordObjectEvent) -> Any:
+    subjects = Subjects("c")
+    target = effect.target
+    subject = subjects.decision(ALL, "provisioning", target.kind.lower(), target.namespace, target.name)
+    return judge(
+        subjects.parse(subject), effect, Options(nats_url="", cluster="c").bounds, lambda _: Slot("1")
+    )
+
+
+def test_that_expected_pods_did_not_come_is_told_of_workloads_of_any_kind() -> None:
+    assert not isinstance(judged(TOLD), Refusal)
+
+
+@pytest.mark.parametrize("other", [{"reason": "Killing"}, {"component": "kubelet"}])
+def test_nothing_else_is(other: dict[str, str]) -> None:
+    assert isinstance(judged(msgspec.structs.replace(TOLD, **other)), Refusal)
