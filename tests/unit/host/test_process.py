@@ -38,6 +38,38 @@ def test_the_cause_is_said_and_not_the_group_it_came_in(error: str, code: int, w
     assert msgspec.json.decode(ended.stderr.splitlines()[-1])["error"] == words
 
 
+LEFT = """
+import asyncio, sys
+from tidewright.host.process.process import ProcessOptions, run
+
+async def stubborn():
+    lost = 0
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            lost += 1
+            if lost > {loses}:
+                raise
+
+async def main(process):
+    process.left = asyncio.create_task(stubborn())
+    await asyncio.sleep(0)
+
+sys.exit(run(ProcessOptions("watcher"), main))
+"""
+
+
+@pytest.mark.parametrize("loses", [1, 10**9])
+def test_a_task_that_loses_its_cancellation_keeps_no_process_alive(loses: int) -> None:
+    """Seen with a connection that was reconnecting: its service had said `stopped` and was there two hours later."""
+    ended = subprocess.run(
+        [sys.executable, "-c", LEFT.format(loses=loses)], capture_output=True, timeout=60, check=False
+    )
+    assert ended.returncode == 0
+    assert msgspec.json.decode(ended.stderr.splitlines()[-1])["event"] == "stopped"
+
+
 KEPT = """
 import io, sys
 import structlog

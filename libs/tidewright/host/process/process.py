@@ -36,6 +36,7 @@ STOP_WITHIN_S = 6.0
 far as it matters, and decided again by whoever comes next."""
 CUT_OFF_S = 1.0
 """How long a service that was cut off then may still clean up."""
+CANCEL_AGAIN_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,29 @@ def run(options: ProcessOptions, main: Callable[[Process], Awaitable[None]]) -> 
 
 
 async def _run(options: ProcessOptions, main: Callable[[Process], Awaitable[None]]) -> int:
+    code = await _served(options, main)
+    await _leave(code)
+    return code
+
+
+async def _leave(code: int) -> None:
+    """Return when no task is left but ours, or end the process: the loop would wait for one that goes on for ever.
+
+    A library's task may take its cancellation for something else (`wait_for` of Python 3.11 loses one that comes with
+    an answer), so it is cancelled again.
+    """
+    own, loop = asyncio.current_task(), asyncio.get_running_loop()
+    until = loop.time() + CUT_OFF_S
+    while others := asyncio.all_tasks() - {own}:
+        if loop.time() > until:
+            sys.stderr.flush()
+            os._exit(code)
+        for task in others:
+            task.cancel()
+        await asyncio.wait(others, timeout=CANCEL_AGAIN_S)
+
+
+async def _served(options: ProcessOptions, main: Callable[[Process], Awaitable[None]]) -> int:
     logger = structlog.get_logger(__name__)
     process = Process(options, Health(options.service))
     loop = asyncio.get_running_loop()
