@@ -14,7 +14,7 @@ JOBS    ?= 4
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check format vectors e2e bench chaos generate golden lock clean
+.PHONY: help setup demo up test check format vectors e2e bench chaos docs generate golden lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## */\1\t/' | expand -t 12
@@ -69,6 +69,10 @@ bench: $(READY)  ## benchmarks, a table and build/bench.json; BENCH=word for tho
 
 chaos: $(READY)  ## kill at random, then compare; KILLS=n, SEED=n, WORKLOADS=n
 	@$(BIN)/python -m tests.chaos $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(if $(WORKLOADS),--workloads $(WORKLOADS))
+
+docs: $(READY)  ## the site of all that is written for people, in build/site; fails on a link that leads nowhere
+	@$(BIN)/python -m tidewright.cli.contract.site build/pages
+	@$(BIN)/zensical build --strict
 
 generate: $(READY)  ## proto/, docs/reference/ and parts of deploy/ anew, from the event types, the CRDs, the watched kinds and the service table
 	@$(BIN)/python -m tidewright.cli.contract

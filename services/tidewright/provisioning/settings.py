@@ -68,14 +68,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         profile: `compat` or `hold` (spec, introduction).
+        dry_run: as the mode of that name: decided and recorded, and nothing ordered.
         batch, batch_size: of check requests, at most so many are tried in one evaluation; without `batch`, and
             of other requests, all that are due within the time box.
         quiet_s: how long no new pending pod must come before a burst is decided.
         burst_s: the longest that a burst is waited for, while pods come or the scheduler has not tried all.
+        booking_s: how long room is kept for a request after it was provisioned.
+        request_expiry_s: how long a request is tried.
+        request_ttl_s: how long an ended one stays.
+        delete_controlled: ended requests that have a controller are deleted, too.
+        allowed_classes: classes of requests that are decided here; none: all.
+        quotas: limits over nodes by group and label: id, limits, groups, node_selector.
+        machine_types: of which groups may be made: name, resources, labels, taints, price_micro, zones, max_size.
+        priorities: of the expander `priority`, level to expressions, in place of the ConfigMap of Cluster Autoscaler's users.
         template_grace_s: how long a missing template is waited for.
         learnt_half_life_s: how fast the memory of a cloud's refusal for quota fades.
         consumer_orphan_s: after this long a consumer of a missing request is an ordinary pod; 0: never.
         placeholders: in the profile `hold`, pods that do nothing hold booked room against other pods.
+        placeholder_image, placeholder_priority_class: what they run, and as which class.
         placeholder_limit: at most so many of them per request.
         foresight: by what pods are expected that are not there yet; `decisions` where the profile is `hold`.
         proactive: the reference's way to say `workloads`.

@@ -363,20 +363,26 @@ class Watcher:
 
     async def _report(self, health: Health) -> None:
         """Readiness, the loop's ticks, and metrics."""
+        r = health.metrics.registry
         gauges = {
-            name: Gauge(f"tidewright_watcher_{name}", text, ["kind"], registry=health.metrics.registry)
-            for name, text in (
-                ("facts", "Facts published since the start."),
-                ("unchanged", "Objects seen that gave no fact."),
-                ("malformed", "Objects that could not be read."),
-                ("left_out", "Annotations that were too long for a fact."),
-            )
+            "facts": Gauge(
+                "tidewright_watcher_facts", "Facts published since the start.", ["kind"], registry=r
+            ),
+            "unchanged": Gauge(
+                "tidewright_watcher_unchanged", "Objects seen that gave no fact.", ["kind"], registry=r
+            ),
+            "malformed": Gauge(
+                "tidewright_watcher_malformed", "Objects that could not be read.", ["kind"], registry=r
+            ),
+            "left_out": Gauge(
+                "tidewright_watcher_left_out",
+                "Annotations that were too long for a fact.",
+                ["kind"],
+                registry=r,
+            ),
         }
         set_aside = Gauge(
-            "tidewright_watcher_set_aside",
-            "Facts that were too large for the log.",
-            ["part"],
-            registry=health.metrics.registry,
+            "tidewright_watcher_set_aside", "Facts that were too large for the log.", ["part"], registry=r
         )
         look_until = time.monotonic() + INCUMBENTS_FIRST_S
         while True:

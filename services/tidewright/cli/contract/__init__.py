@@ -7,6 +7,7 @@ permissions    what each service may publish, for nats-server
 rbac           what each service may do at the API server
 deployment     Kubernetes manifests of all services, and of NATS
 helm           the same as templates of a chart
+reference      the command line, settings, series, events and rights, for people; site: the pages of `make docs`
 monitoring     alerts, runbooks and dashboards, from tables
 golden         one sample of every event type, with every field said, that must decode for ever
 tree           generated files as they should be against what lies there

@@ -9,9 +9,10 @@ import json
 import sys
 from pathlib import Path
 
-from tidewright.cli.contract import deployment, golden, permissions, reference, tree
+from tidewright.cli.contract import deployment, golden, permissions, tree
 from tidewright.cli.contract.helm import templates
 from tidewright.cli.contract.monitoring import alerts, dashboards, runbooks
+from tidewright.cli.contract.reference import commands, events, rights, series, settings
 from tidewright.cloud.aws import policies
 from tidewright.cloud.clusterapi import roles as of_clusterapi
 from tidewright.cloud.kwok import roles as of_kwok
@@ -46,8 +47,11 @@ def wanted() -> dict[Path, dict[str, str]]:
         CHART / "files": watched,
         MONITORING: watched,
         REFERENCE: {
-            "cli.md": reference.commands(),
-            "events.md": reference.events(),
+            "cli.md": commands.page(),
+            "settings.md": settings.page(),
+            "metrics.md": series.page(),
+            "events.md": events.page(),
+            "rights.md": rights.page(),
             "runbooks.md": runbooks.page(),
         },
         CLOUDS: {
