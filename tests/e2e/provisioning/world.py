@@ -219,7 +219,7 @@ class World:
 
     # --- services -----------------------------------------------------------------------------
 
-    async def start(self, *services: str, clouds: Sequence[str] = ()) -> None:
+    async def start(self, *services: str, clouds: Sequence[str] = (), watcher: Sequence[str] = ()) -> None:
         """Start watcher, provisioning and actuator, or some of them; with the session's cloud, or with others."""
         if not self.configured:
             await self.configure()
@@ -228,7 +228,7 @@ class World:
         config = ("--config-map", f"{self.namespace}/{CONFIG}")
         await self.services.start(
             *(services or ("watcher", "provisioning", "actuator")),
-            watcher=(*cloud, *POLL, *config),
+            watcher=(*cloud, *POLL, *config, *watcher),
             actuator=(*cloud, "--retry-for", "20"),
         )
 

@@ -128,6 +128,17 @@ def test_what_nothing_is_cheaper_for_is_looked_at_once_a_recheck_for_ever() -> N
     assert 2 <= len(cluster.of(p.TrackUnneededNodes)) <= 2 * (1200 / 300 + 1)
 
 
+def test_a_node_that_something_keeps_says_what_and_not_that_others_cost_too_much() -> None:
+    """More of its pods would leave than their budget has room for."""
+    cluster = dear_and_cheap()
+    cluster.budget("web", 2)
+    cluster.advance(300)
+    assert cluster.of(p.ReplaceNodes) == []
+    said = cluster.standing("dear0")
+    assert "NotEnoughPdb" in said
+    assert "cost enough less" not in said
+
+
 @pytest.mark.parametrize("group", ["dear", "cheap"])
 def test_a_group_that_vanishes_meanwhile_ends_it(group: str) -> None:
     """What its nodes cost is not known any more; they are there as before."""

@@ -40,7 +40,9 @@ from tidewright.provisioning.scaledown import passes
 from tidewright.provisioning.scaledown.beginning import replaced
 from tidewright.provisioning.scaledown.drain.budgets import Allowance
 from tidewright.provisioning.scaledown.drain.evictions import evicted
+from tidewright.provisioning.scaledown.drain.rules import BLOCKED_BY_POD
 from tidewright.provisioning.scaledown.going.cooldown import cool_at
+from tidewright.provisioning.scaledown.going.whole import WAITS_FOR_POD
 from tidewright.provisioning.scaledown.scanning import Found, Room, cooling, last_of, replacing
 from tidewright.provisioning.scaledown.scene import Refusal, Removal
 from tidewright.provisioning.scaledown.simulation.placing import Destinations
@@ -116,7 +118,7 @@ def _wait_s(this: Round, nodes: Sequence[str]) -> float:
 
 
 def _nothing_cheaper(this: Round, names: Sequence[str]) -> TrackUnneededNodes:
-    """Nodes are left alone until passes look at them again."""
+    """Nodes are left alone until passes look at them again: something keeps them, or what would replace them costs too much."""
     paused = {name: rest.until for name, rest in this.state.paused.items() if rest.until > this.now}
     until = this.now + this.settings.recheck_s
     return TrackUnneededNodes(
@@ -125,7 +127,9 @@ def _nothing_cheaper(this: Round, names: Sequence[str]) -> TrackUnneededNodes:
             PausedNode(
                 node=name,
                 until=paused.get(name, until),  # whose rest is over this very pass has looked at
-                reason=NOTHING_CHEAPER,
+                reason=(why := this.kept.get(name, Refusal(NOTHING_CHEAPER))).reason,
+                pod=why.pod,
+                pod_reason=why.pod_reason,
             )
             for name in sorted(names)
         ),
@@ -334,7 +338,7 @@ class _Following:
             if isinstance(removal, Refusal):
                 return removal
             if removal.waits:
-                return Refusal("BlockedByPod", pod=removal.waits[0], pod_reason="BlockedByOnCompletionPod")
+                return Refusal(BLOCKED_BY_POD, pod=removal.waits[0], pod_reason=WAITS_FOR_POD)
             found[name] = removal
         return found
 

@@ -29,10 +29,11 @@ from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.scaledown import passes
 from tidewright.provisioning.scaledown.candidates.eligible import listed
 from tidewright.provisioning.scaledown.drain.budgets import Allowance
-from tidewright.provisioning.scaledown.drain.rules import mirrored, of_daemons
+from tidewright.provisioning.scaledown.drain.rules import BLOCKED_BY_POD, mirrored, of_daemons
 from tidewright.provisioning.scaledown.going.timers import Floors
+from tidewright.provisioning.scaledown.going.whole import WAITS_FOR_POD
 from tidewright.provisioning.scaledown.scanning import SOON_S, Away, LiveScene, Room, cards_of, resting
-from tidewright.provisioning.scaledown.scene import Resident
+from tidewright.provisioning.scaledown.scene import Refusal, Resident
 from tidewright.provisioning.scaledown.simulation.removal import NO_PLACE
 from tidewright.provisioning.scaleup.plans import SUCCESSFUL, Plan, World
 from tidewright.provisioning.scaleup.rounds import plan_all
@@ -80,7 +81,11 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Round:
-    """One look at what could be replaced, on the state as a pass has left it."""
+    """One look at what could be replaced, on the state as a pass has left it.
+
+    Attributes:
+        kept: nodes tried alone that something keeps, whatever others cost.
+    """
 
     def __init__(self, state: State, index: Index, room: Room, plan: passes.Plan | None, now: float) -> None:
         self.state, self.index, self.now = state, index, now
@@ -89,6 +94,7 @@ class Round:
         self.scene.replacing = True
         self.pass_ = plan
         self.rest_until = float("inf")
+        self.kept: dict[str, Refusal] = {}
 
     @cached_property
     def view(self) -> View:
@@ -186,7 +192,11 @@ class Round:
     def trial(self, names: Sequence[str]) -> Trial | None:
         """What would replace these nodes; None where nothing does for less, or something keeps one of them."""
         movers = self._movers(names)
-        if movers is None or len(movers) > MOST_PODS:
+        if isinstance(movers, Refusal):
+            if len(names) == 1:
+                self.kept[names[0]] = movers
+            return None
+        if len(movers) > MOST_PODS:
             return None
         grid = self._grid.fork()
         for name in names:
@@ -246,16 +256,20 @@ class Round:
                 places[pod.key] = view.name if view is not None else ""
         return places
 
-    def _movers(self, names: Sequence[str]) -> list[Resident] | None:
-        """The pods that would leave these nodes; None where one of them is kept, or its group or the cluster needs it."""
+    def _movers(self, names: Sequence[str]) -> list[Resident] | Refusal:
+        """The pods that would leave these nodes; or what keeps one of them: a pod, or its group or the cluster needs it."""
         floors = Floors(self.scene.nodes, self.scene.groups, self.settings)
         allowance = Allowance(self.scene.budgets)
         movers: list[Resident] = []
         for name in names:
             pods = self.scene.sorted_pods(name, self.settings, allowance, self.now)
             node = self.scene.cards.cards[name].node
-            if pods.blocked is not None or pods.waits or floors.refusal(node):
-                return None
+            if pods.blocked is not None:
+                return pods.blocked
+            if pods.waits:
+                return Refusal(BLOCKED_BY_POD, pod=pods.waits[0], pod_reason=WAITS_FOR_POD)
+            if reason := floors.refusal(node):
+                return Refusal(reason)
             floors.take(node)
             allowance.charge(pods.movers)
             movers += pods.movers
