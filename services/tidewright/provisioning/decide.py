@@ -15,23 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from tidewright.events.acting import INCUMBENT
-from tidewright.events.base import Decision, Event, Fact
-from tidewright.events.config import ConfigSet
+from tidewright.events.base import Decision, Event
 from tidewright.events.decisions import RecordObjectEvent, ScaleWorkload, SetTimer
-from tidewright.events.facts import (
-    NodeGone,
-    NodeObserved,
-    PodGone,
-    PodObserved,
-    WorkloadGone,
-    WorkloadObserved,
-)
 from tidewright.events.outcomes import Applied, Failed, Rejected, Superseded
 from tidewright.events.provisioning import (
     NodeGroupGone,
-    NodeGroupObserved,
-    PodDisruptionBudgetGone,
-    PodDisruptionBudgetObserved,
     ProvisioningRequestGone,
     ProvisioningRequestObserved,
     RemoveNode,
@@ -50,6 +38,7 @@ from tidewright.provisioning.consolidation.replacing import concluded
 from tidewright.provisioning.evaluate import Evaluation, room_of
 from tidewright.provisioning.fold.common import EVALUATE, SCAN
 from tidewright.provisioning.fold.evolve import evolve
+from tidewright.provisioning.fold.stirring import changes, stirs
 from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.foresight import shares
 from tidewright.provisioning.index.indexing import index_of
@@ -129,22 +118,6 @@ BEFORE_REMOVALS = InputSet(tuple(sorted((*BEFORE_TAINT_RULES.kinds, TAINT_RULE))
 """What was read before nodes with pods were removed, and before there were several clouds, or buffers."""
 OUTCOMES = frozenset(("deployment", "statefulset", "replicaset", "cloneset", "replicationcontroller"))
 """Kinds of workloads of which it is read what came of decisions to scale them."""
-STIRRING = (
-    PodObserved,
-    PodGone,
-    NodeObserved,
-    NodeGone,
-    NodeGroupObserved,
-    NodeGroupGone,
-    PodDisruptionBudgetObserved,
-    PodDisruptionBudgetGone,
-    WorkloadObserved,
-    WorkloadGone,
-    ConfigSet,
-    Rejected,
-    Failed,
-)
-"""After these a pass of scale-down may find something else than the last one."""
 TOGETHER_S = 0.01
 """For so long workloads that grow together are waited for: how many pods come is known already."""
 ALONE_S = 1.0
@@ -195,9 +168,10 @@ def _decided(state: State, event: Event, touched: Touched) -> Sequence[Decision]
         due = state.now + (min(TOGETHER_S, quiet_s) if grows and touched.wishes else quiet_s)
         if state.due is None or state.due > due:
             decisions.append(SetTimer(at=event.at, key=EVALUATE, due=due))
-    quiet = touched.unsoftened or (isinstance(event, Fact) and event.refresh)
-    if (isinstance(event, STIRRING) or touched.kept) and not quiet:
+    if stirs(event, touched):
         decisions += _look_soon(state, event.at)
+    elif state.paused and state.scan.due is None and changes(event, touched):
+        decisions += _look_again(state, event.at)
     return holding.recorded(state, _addressed(state, decisions)) if decisions else decisions
 
 
@@ -210,6 +184,15 @@ def _look_soon(state: State, now: float) -> Sequence[Decision]:
     if (state.scan.due is not None and state.scan.due <= due) or not may_come(state, settings):
         return []
     return [SetTimer(at=now, key=SCAN, due=due)]
+
+
+def _look_again(state: State, now: float) -> Sequence[Decision]:
+    """Something has changed that may bear on nodes that stayed: they are tried again when they have rested."""
+    settings = index_of(state).settings
+    if not may_come(state, settings):
+        return []
+    rested = min(paused.until for paused in state.paused.values())
+    return [SetTimer(at=now, key=SCAN, due=max(rested, now + settings.scan_interval_s))]
 
 
 def _scanned(state: State, event: TimerFired) -> Sequence[Decision]:

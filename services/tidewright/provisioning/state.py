@@ -322,12 +322,21 @@ class Unneeded(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Paused(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A node that is not looked at for a while; see `PausedNode`."""
+    """A node that is not looked at for a while; see `PausedNode`.
+
+    Attributes:
+        changes: `Scan.changes` when it was: while that is the same a pass finds the same, unless time alone matters.
+    """
 
     until: float
     reason: str
     pod: str = ""
     pod_reason: str = ""
+    changes: int = -1
+
+    def holds(self, scan: Scan, now: float) -> bool:
+        """Whether what was found of the node is still the last word."""
+        return self.until > now or self.changes == scan.changes
 
 
 class Lately(msgspec.Struct):
@@ -347,6 +356,7 @@ class Scan(msgspec.Struct):
         at: when it fired last.
         fired: how often it has.
         before: nodes that were unneeded when a pass began that goes on; None when none does.
+        changes: how often something came after which a pass may find something else.
     """
 
     told: bool = False
@@ -354,6 +364,7 @@ class Scan(msgspec.Struct):
     at: float | None = None
     fired: int = 0
     before: int | None = None
+    changes: int = 0
 
 
 class Held(msgspec.Struct):

@@ -10,8 +10,11 @@ from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
 from tidewright.events.base import JsonObject
 from tidewright.events.decisions import SetTimer
+from tidewright.events.placement import PlacementObjectObserved
 from tidewright.kube.keys import pod_key
 from tidewright.provisioning.group_ids import NodeGroupId
+from tidewright.provisioning.index.indexing import index_of
+from tidewright.provisioning.scaledown.unneeded import unremovable
 from tidewright.provisioning.state import Lately, State
 from tidewright.provisioning.tell import exposition
 from tidewright.provisioning.tell.what_if_scaledown import as_text, preview
@@ -67,6 +70,53 @@ def test_a_pod_without_a_place_keeps_its_node_and_it_is_said_which() -> None:
     cluster.gone("three")
     cluster.advance(400)
     assert len(cluster.unneeded) == 1
+
+
+def a_node_that_stays() -> Watched:
+    """One node with a pod, and one that is full."""
+    cluster = Watched()
+    cluster.nodes(2, cpu=2000)
+    cluster.placed("one", "g0")
+    for i in range(4):
+        cluster.placed(f"full{i}", "g1")
+    cluster.advance(60)
+    (tracked,) = cluster.of(p.TrackUnneededNodes)
+    assert {paused.node for paused in tracked.paused} == {"g0"}
+    return cluster
+
+
+def test_a_node_that_stays_is_tried_again_when_something_changes_and_else_costs_nothing() -> None:
+    cluster = a_node_that_stays()
+    before = len(cluster.said)
+    cluster.advance(7200)
+    assert cluster.said[before:] == []
+    assert "It is looked at again when something changes." in cluster.standing("g0")
+    assert cluster.of(p.TrackUnneededNodes)[0].paused[0].until < cluster.now - 3600
+    assert unremovable(cluster.state, index_of(cluster.state))["NoPlaceToMovePods"] == 1
+    cluster.gone("full0")
+    cluster.advance(30)
+    assert cluster.unneeded == {"g0"}
+
+
+def test_a_change_while_a_node_rests_has_it_tried_again_after_that() -> None:
+    cluster = a_node_that_stays()
+    cluster.gone("full0")
+    cluster.advance(60)
+    assert "It is looked at again at" in cluster.standing("g0")
+    cluster.advance(300)
+    assert cluster.unneeded == {"g0"}
+
+
+def test_what_no_pass_follows_at_once_has_a_node_that_stays_tried_again_all_the_same() -> None:
+    """Objects that placement looks at, of which nothing waits: a volume that may be had elsewhere, now."""
+    cluster = a_node_that_stays()
+    cluster.advance(7200)
+    before = len(cluster.said)
+    cluster.tell(PlacementObjectObserved(at=cluster.now, kind="PersistentVolume", name="v", fields={}))
+    cluster.advance(60)
+    assert len([d for d in cluster.said[before:] if isinstance(d, p.TrackUnneededNodes)]) == 1
+    cluster.advance(7200)
+    assert len([d for d in cluster.said[before:] if isinstance(d, p.TrackUnneededNodes)]) == 1
 
 
 def test_a_pod_that_may_not_move_keeps_its_node_with_what_would_let_it_go() -> None:

@@ -24,6 +24,8 @@ POD_PROTECTED = "DoNotDisrupt"
 SEVERAL_BUDGETS = "SeveralBudgets"
 NO_BUDGET = "NotEnoughPdb"
 MOVED = "MovedLately"
+PASSING = frozenset((POD_PROTECTED, MOVED))
+"""Reasons of pods that time alone may end."""
 YOUNG = "TooYoungToConsolidate"
 YOUNG_S = 600.0
 """A node of less than this age is left alone; so is one on which room was put for a request or a buffer since then."""

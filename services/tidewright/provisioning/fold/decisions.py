@@ -364,7 +364,7 @@ def _unneeded(state: State, event: p.TrackUnneededNodes, _touched: Touched) -> N
         del state.paused[name]
     for node_paused in event.paused:
         state.paused[node_paused.node] = Paused(
-            node_paused.until, node_paused.reason, node_paused.pod, node_paused.pod_reason
+            node_paused.until, node_paused.reason, node_paused.pod, node_paused.pod_reason, state.scan.changes
         )
     state.scan.before = event.before if event.more else None
 

@@ -25,6 +25,7 @@ from tidewright.provisioning.fold.forgetting import forget_ended
 from tidewright.provisioning.fold.modes import acting_set
 from tidewright.provisioning.fold.objects import OBJECTS
 from tidewright.provisioning.fold.outcomes import OUTCOMES
+from tidewright.provisioning.fold.stirring import changes
 from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.scaledown.removal.saga import REMOVALS
 from tidewright.provisioning.state import State
@@ -44,6 +45,8 @@ def evolve(state: State, event: Event) -> Touched:
         not (isinstance(event, Fact) and event.refresh) or isinstance(event, _ALSO_AGAIN)
     ):
         apply(state, event, touched)
+    if state.scan.told and changes(event, touched):
+        state.scan.changes += 1
     return touched
 
 

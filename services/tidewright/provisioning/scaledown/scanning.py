@@ -444,8 +444,7 @@ def _due(state: State, scene: LiveScene, plan: passes.Plan, settings: Settings, 
     """When to look again though nothing changes: the first time at which time alone may make a difference."""
     acts = marks(state)
     local = state.lately.values() if settings.delay_local else ()
-    dues = [paused.until for paused in state.paused.values()] + list(plan.memory.recheck_at.values())
-    dues.append(scene.cards.next_change())
+    dues = [scene.cards.next_change(), *_tried_again(state, scene, plan, settings, now)]
     for name, since in plan.memory.unneeded.items():
         node = scene.cards.cards[name].node
         dues.append(since + wait_s(node, scene.groups[node.group], settings) + SOON_S)
@@ -459,6 +458,36 @@ def _due(state: State, scene: LiveScene, plan: passes.Plan, settings: Settings, 
         dues.append(now + (settings.scan_interval_s if acts else LOOK_AGAIN_S))
     future = [due for due in dues if now < due < float("inf")]
     return max(min(future), now + settings.scan_interval_s) if future else None
+
+
+def _tried_again(
+    state: State, scene: LiveScene, plan: passes.Plan, settings: Settings, now: float
+) -> list[float]:
+    """When nodes that stay are tried again though nothing changes.
+
+    Those of which a pass would find the same are not: what is refused now, and what was refused before and nothing has changed since.
+    """
+    index, kept = scene.index, state.consolidating
+    # Room that is kept for what is not there ends with time, and so does what makes other nodes dear, or not to be had.
+    passing = scene.room.grid is not index.grid or (
+        settings.replaces
+        and (
+            bool(kept.revoked)
+            or disruptions.next_change(settings.consolidation_budgets, now) is not None
+            or any(backed_off(failure, now) for failure in state.backoff.values())
+        )
+    )
+    dues = [
+        plan.memory.recheck_at[name]
+        for name, refusal in plan.refused.items()
+        if passing or refusal.pod_reason in protection.PASSING
+    ]
+    dues += [
+        paused.until
+        for paused in state.paused.values()
+        if passing or paused.changes != state.scan.changes or paused.pod_reason in protection.PASSING
+    ]
+    return dues
 
 
 def cooling(state: State, room: Room, settings: Settings, now: float) -> bool:

@@ -55,7 +55,7 @@ def _found(state: State, card: Card, plan: Plan) -> str:
     if card.reason:
         return card.reason
     paused = state.paused.get(name)
-    if paused is not None and paused.until > state.now:
+    if paused is not None and paused.holds(state.scan, state.now):
         return paused.reason
     group = state.groups.get(card.node.group)
     return AT_MINIMUM if group is not None and group.target <= group.min_size else ""

@@ -27,7 +27,7 @@ from tidewright.provisioning.scaledown.scanning import (
 )
 from tidewright.provisioning.scaledown.scene import GroupTraits, Refusal
 from tidewright.provisioning.settings import Settings
-from tidewright.provisioning.state import State
+from tidewright.provisioning.state import Paused, State
 
 PODS = {
     "ControllerNotFound": "the controller that made it is not there: with it, or without the pod, the node could go",
@@ -143,15 +143,24 @@ def _needed(state: State, index: Index, name: str, card: Card) -> list[str]:
         return [f"It is used: {_used(card, index.settings)}."]
     if card.reason:
         return [NODES.get(card.reason, f"It stays: {card.reason}.")]
-    if paused is not None and paused.until > state.now:
+    if paused is not None and paused.holds(state.scan, state.now):
         said = refusal_sentence(Refusal(paused.reason, paused.pod, paused.pod_reason))
-        return [f"{said} It is looked at again at {readable(paused.until)} UTC."]
+        return [f"{said} {_again(state, paused)}"]
     group = state.groups.get(card.node.group)
     if group is not None and group.target <= group.min_size:
         return [NODES[eligible.AT_MINIMUM]]
     if name in LiveScene.of(state, index, state.now).room.needed:
         return [refusal_sentence(EXPECTED)]
     return ["Whether somebody needs it is looked at with the next pass."]
+
+
+def _again(state: State, paused: Paused) -> str:
+    """When a node is tried again that stays."""
+    at = readable(paused.until)
+    if paused.changes != state.scan.changes:
+        return f"It is looked at again at {at} UTC."
+    earliest = f", {at} UTC at the earliest" if paused.until > state.now else ""
+    return f"It is looked at again when something changes{earliest}."
 
 
 def _used(card: Card, settings: Settings) -> str:

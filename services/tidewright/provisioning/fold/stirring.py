@@ -1,0 +1,54 @@
+"""Whether an event may change what a pass of scale-down finds, as far as its type tells."""
+
+from __future__ import annotations
+
+from tidewright.events.base import Event, Fact
+from tidewright.events.config import ConfigSet
+from tidewright.events.facts import (
+    NodeGone,
+    NodeObserved,
+    PodGone,
+    PodObserved,
+    WorkloadGone,
+    WorkloadObserved,
+)
+from tidewright.events.outcomes import Failed, Rejected
+from tidewright.events.provisioning import (
+    NodeGroupGone,
+    NodeGroupObserved,
+    PodDisruptionBudgetGone,
+    PodDisruptionBudgetObserved,
+)
+from tidewright.provisioning.fold.touched import Touched
+
+STIRRING = (
+    PodObserved,
+    PodGone,
+    NodeObserved,
+    NodeGone,
+    NodeGroupObserved,
+    NodeGroupGone,
+    PodDisruptionBudgetObserved,
+    PodDisruptionBudgetGone,
+    WorkloadObserved,
+    WorkloadGone,
+    ConfigSet,
+    Rejected,
+    Failed,
+)
+"""After these a pass of scale-down may find something else than the last one."""
+_CHANGING = (Fact, *STIRRING)
+
+
+def stirs(event: Event, touched: Touched) -> bool:
+    """Whether a pass comes soon after an event."""
+    return (isinstance(event, STIRRING) or touched.kept) and not _quiet(event, touched)
+
+
+def changes(event: Event, touched: Touched) -> bool:
+    """Whether anything is otherwise after an event that a pass might ever look at: then nodes are tried again that stayed."""
+    return (isinstance(event, _CHANGING) or touched.kept) and not _quiet(event, touched)
+
+
+def _quiet(event: Event, touched: Touched) -> bool:
+    return touched.unsoftened or (isinstance(event, Fact) and event.refresh)
