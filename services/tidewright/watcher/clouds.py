@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from tidewright.cloud.calls import pause_s
-from tidewright.cloud.errors import CloudError, Invalid, Unavailable
+from tidewright.cloud.errors import CloudError, Conflict, Invalid, Unavailable
 from tidewright.cloud.provider import Group, Promise, Provider
 from tidewright.cloud.providers import NONE, CloudSpec
 from tidewright.events import registry
@@ -32,6 +32,7 @@ from tidewright.watcher.diff import digest_of, is_gone
 from tidewright.watcher.follow import FactLog
 from tidewright.watcher.log_time import Stamp
 from tidewright.watcher.nodegroups import busy, read
+from tidewright.watcher.served import Served
 
 NODE_GROUP = "nodegroup"
 CLOUD = "cloud"
@@ -108,9 +109,10 @@ class CloudReader:
         stamp: Stamp,
         *,
         claims: Claims | None = None,
+        served: Served | None = None,
         max_age_s: float = 0.0,
     ) -> None:
-        """`claims`: of all clouds; None for a cloud that is alone."""
+        """`claims`, `served`: of all clouds; None for a cloud that is alone, and where nobody serves any."""
         self.polls = 0
         self.failures = 0
         self.synced = asyncio.Event()
@@ -122,6 +124,7 @@ class CloudReader:
         self.provider = provider
         self._names = names
         self._claims = claims if claims is not None else Claims()
+        self._served = served if served is not None else Served()
         self._stamp = stamp
         self._max_age_s = max_age_s
         self._said: dict[str, tuple[bytes, float]] = {}
@@ -229,9 +232,19 @@ class CloudReader:
                 own_id = "" if name == group.id else group.id
                 fact = msgspec.structs.replace(answer, name=name, cloud=self.spec.name, id=own_id)
                 fact = self._claims.judged(fact)
+                if server := self._served.server(self.spec.kind, group.id):
+                    fact = msgspec.structs.replace(
+                        fact, error=Conflict.reason, message=self._also_served(group.id, server)
+                    )
                 self._last[name] = fact
                 facts += self._if_new(fact)
         return facts
+
+    def _also_served(self, group_id: str, server: str) -> str:
+        return (
+            f"group {group_id} of cloud {self.spec.name} is served to others by {server}: end that, or leave the group"
+            f" out of --cloud {self.spec.text}"
+        )
 
     def gone(self, name: str) -> NodeGroupGone:
         """Forget a group that is no longer there."""
@@ -311,12 +324,16 @@ class CloudsWatch:
         *,
         interval_s: float = INTERVAL_S,
         max_age_s: float = 0.0,
+        served: Served | None = None,
     ) -> None:
         """`providers` by what was configured, in its order; `interval_s` is in log seconds; `max_age_s` is the log's."""
         self._names = Names()
         claims = Claims()
+        self._served = served if served is not None else Served()
         self.readers = {
-            spec.name: CloudReader(spec, provider, self._names, stamp, claims=claims, max_age_s=max_age_s)
+            spec.name: CloudReader(
+                spec, provider, self._names, stamp, claims=claims, served=self._served, max_age_s=max_age_s
+            )
             for spec, provider in providers.items()
         }
         self._log = log
@@ -379,7 +396,7 @@ class CloudsWatch:
             reader.synced.set()
             most_s, least_s = reader.pause_s
             wall_s = self._clock.wall_seconds(min(self._interval_s, most_s))
-            await asyncio.sleep(max(0.0, began + max(least_s, wall_s) - loop.time()))
+            await self._served.pause(max(0.0, began + max(least_s, wall_s) - loop.time()))
 
     async def _renew(self) -> None:
         """The checkpoint when it is due, and what a log with a max age would forget."""

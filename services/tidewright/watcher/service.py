@@ -48,6 +48,7 @@ from tidewright.watcher.outbound import Hosts, own_namespace
 from tidewright.watcher.pushport import NO_PUSH_OPTIONS, PushOptions, PushPort
 from tidewright.watcher.recommenders import Recommenders
 from tidewright.watcher.sampler import INTERVAL_S, METRIC, Sampler, Sources
+from tidewright.watcher.served import Served
 from tidewright.watcher.serviceload import KIND as SERVICE_LOAD
 from tidewright.watcher.serviceload import ServiceLoads
 from tidewright.watcher.tls import NO_TLS, Tls
@@ -235,6 +236,8 @@ class Watcher:
             per_s=options.cloud_qps,
             timeout_s=options.cloud_timeout_s,
         )
+        self._kube = sources.kube
+        self.served = Served()
         self.clouds = CloudsWatch(
             {spec: spec.provider(around) for spec in specs_of(options.clouds)},
             log,
@@ -243,6 +246,7 @@ class Watcher:
             self.clock,
             interval_s=options.cloud_interval_s,
             max_age_s=options.max_age_s,
+            served=self.served,
         )
         kinds = tuple(BY_NAME[name] for name in options.kinds) or KINDS
         self.labels = LabelScanner(
@@ -334,6 +338,8 @@ class Watcher:
             tasks.create_task(self.service_loads.run())
             tasks.create_task(self.incumbents.run())
             tasks.create_task(self._start_clouds())
+            if self.clouds.readers:
+                tasks.create_task(self.served.run(self._kube))
             for kind, follower in self.followers.items():
                 tasks.create_task(self._start(kind, follower))
 
@@ -351,6 +357,12 @@ class Watcher:
 
     async def _start_clouds(self) -> None:
         await self._incumbents_first()
+        if self.clouds.readers:
+            try:
+                async with asyncio.timeout(INCUMBENTS_FIRST_S):
+                    await self.served.looked.wait()
+            except TimeoutError:
+                _log.warning("what is served of these clouds to others is not known, going on")
         await self.clouds.run()
 
     async def _incumbents_first(self) -> None:

@@ -5,8 +5,10 @@ Each order that comes in has a key of its own: who asks twice gets twice, as the
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import grpc
@@ -53,6 +55,16 @@ class CloudServer:
         await server.start()
         self._server = server
 
+    @property
+    def groups(self) -> list[tuple[str, str]]:
+        """Kind of cloud and id there of every group that is served, as of the last look."""
+        return [(provider.name, group_id) for provider, group_id in self._groups.values()]
+
+    async def look(self) -> None:
+        """Read what is there to be served, as far as the clouds answer."""
+        with suppress(CloudError):
+            await self._refresh(None)
+
     async def stop(self) -> None:
         """Answer what is under way, and let go of the clouds."""
         if self._server is not None:
@@ -88,8 +100,22 @@ class CloudServer:
         }
 
     async def _refresh(self, _: Any) -> Any:
-        for provider in self._clouds.values():
-            await provider.refresh()
+        """Read all clouds anew; of one that fails beside others what was known stays."""
+        outcomes = await asyncio.gather(
+            *(provider.refresh() for provider in self._clouds.values()), return_exceptions=True
+        )
+        errors = {
+            name: error for name, error in zip(self._clouds, outcomes, strict=True) if error is not None
+        }
+        for name, error in errors.items():
+            if not isinstance(error, CloudError):
+                raise error
+            if len(errors) == len(outcomes):
+                raise error
+            _log.warning(
+                "a cloud does not answer: what was last read stays in force",
+                cloud=name, reason=error.reason, error=error.message,
+            )  # fmt: skip
         self._groups = {}
         for name, provider in self._clouds.items():
             for group in provider.node_groups():

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from cyclopts import App, Group, Parameter
 
 from tidewright.asking.errors import BadInput, Unavailable
+from tidewright.cli.cloud.announcing import announced
 from tidewright.cli.cloud.held import held
 from tidewright.cli.cloudflags import CloudFlags
 from tidewright.cli.commands import BY_NAME as COMMANDS
@@ -39,7 +40,8 @@ def serve(
 ) -> int:
     """Serve clouds to Cluster Autoscaler (`--cloud-provider=externalgrpc`).
 
-    The watcher and actuator of the same cluster must not have the clouds that are served: two would order there. On one machine that is refused.
+    The watcher and actuator of the same cluster must not have the clouds that are served: two would order there. On one machine that is refused; elsewhere
+    they leave these groups alone, by a Lease that is renewed in the cluster.
     """
     flags, place = clouds or CloudFlags(), at or ClusterOptions()
     given = flags.options()
@@ -101,10 +103,12 @@ async def _serve(specs: tuple[CloudSpec, ...], around: Surroundings, listen: str
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    try:
-        await server.start(listen, credentials)
-    except OSError as error:
-        raise Unavailable(f"--listen {listen}: {error}") from error
-    print(f"serving {', '.join(spec.name for spec in specs)} on port {server.port}", flush=True)
-    await stop.wait()
-    await server.stop()
+    await server.look()  # said before anybody can order
+    async with announced(around, lambda: server.groups):
+        try:
+            await server.start(listen, credentials)
+        except OSError as error:
+            raise Unavailable(f"--listen {listen}: {error}") from error
+        print(f"serving {', '.join(spec.name for spec in specs)} on port {server.port}", flush=True)
+        await stop.wait()
+        await server.stop()

@@ -13,6 +13,7 @@ from tidewright.cli.contract import deployment, golden, permissions, tree
 from tidewright.cli.contract.helm import templates
 from tidewright.cli.contract.monitoring import alerts, dashboards, runbooks
 from tidewright.cli.contract.reference import commands, events, rights, series, settings
+from tidewright.cloud import serving
 from tidewright.cloud.aws import policies
 from tidewright.cloud.clusterapi import roles as of_clusterapi
 from tidewright.cloud.kwok import roles as of_kwok
@@ -59,6 +60,7 @@ def wanted() -> dict[Path, dict[str, str]]:
             "aws/actuator.json": json.dumps(policies.actuator(), indent=2) + "\n",
             "clusterapi.yaml": of_clusterapi.roles(),
             "kwok.yaml": of_kwok.roles(),
+            "serve.yaml": serving.roles(),
         },
     }
 

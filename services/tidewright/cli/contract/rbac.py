@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from tidewright.asking.services import Role, Service
 from tidewright.kube.kinds import KINDS
 from tidewright.watcher.incumbents.rivals import LOOKS
+from tidewright.watcher.served import LOOK as SERVED
 
 Rule: TypeAlias = dict[str, Any]
 
@@ -38,7 +39,7 @@ def _watcher() -> list[Rule]:
         rule("metrics.k8s.io", ["pods"], "get", "list"),
         # The priorities of node groups, where Cluster Autoscaler's users have them.
         rule("", ["configmaps"], "list", "watch", names=["cluster-autoscaler-priority-expander"]),
-        # Whether another controller is at the work of one of our services.
+        # Whether another controller is at the work of one of our services, or is served the groups of our clouds.
         *_incumbents(),
         # Whose log this is: the uid of kube-system.
         rule("", ["namespaces"], "get", names=["kube-system"]),
@@ -47,7 +48,7 @@ def _watcher() -> list[Rule]:
 
 def _incumbents() -> list[Rule]:
     named: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for look in LOOKS:
+    for look in (*LOOKS, SERVED):
         if look.name:
             named[look.group, look.plural].add(look.name)
     return [

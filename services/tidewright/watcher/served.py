@@ -1,0 +1,104 @@
+"""Groups that `tidewright cloud serve` gives to somebody else: heard of by the Lease that it renews."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+import msgspec
+import structlog
+
+from tidewright.cloud.serving import COORDINATION, LEASE, Heard
+from tidewright.kube.client import Kube
+from tidewright.kube.errors import KubeError
+from tidewright.kube.listwatch import Added, Deleted, ListDone, ListStarted, Modified, Page, list_watch
+from tidewright.watcher.incumbents.rivals import Look
+
+LOOK: Final = Look(COORDINATION, "v1", "leases", "Lease", LEASE)
+"""The watcher's rights derive from it."""
+
+_log = structlog.get_logger(__name__)
+
+
+class _Meta(msgspec.Struct):
+    namespace: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class _Lease(msgspec.Struct):
+    metadata: _Meta
+
+
+_lease = msgspec.json.Decoder(_Lease)
+
+
+class Served:
+    """What is served, as it was heard.
+
+    Attributes:
+        looked: the cluster has answered, or will not.
+    """
+
+    def __init__(self) -> None:
+        self._heard = Heard()
+        self._news = asyncio.Event()
+        self.looked = asyncio.Event()
+
+    def server(self, kind: str, group_id: str) -> str:
+        """Who serves a group of a cloud of this kind; empty when nobody is known to."""
+        return self._heard.server(kind, group_id, time.monotonic())
+
+    async def pause(self, seconds: float) -> None:
+        """Until then, or until something else is served than before."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+
+    async def run(self, kube: Kube) -> None:
+        """Listen for ever."""
+
+        def refused(error: KubeError) -> None:
+            if not error.retriable:
+                self.looked.set()
+            if error.error_class == "forbidden":
+                _log.warning(
+                    "groups that are served to others may go unnoticed", right=LOOK.right, error=str(error),
+                    do="grant the watcher this right, or serve no group that it has",
+                )  # fmt: skip
+
+        listed: set[str] = set()
+        known: set[str] = set()
+        async for item in list_watch(kube, LOOK.path, query=LOOK.query, on_error=refused):
+            match item:
+                case ListStarted():
+                    listed = set()
+                case Page(objects=objects):
+                    listed.update(self._said(raw) for raw in objects)
+                    known |= listed
+                case ListDone():
+                    for namespace in known - listed:
+                        self._take(namespace, {})
+                    known = listed
+                    self.looked.set()
+                case Deleted(raw=raw):
+                    self._said(raw, gone=True)
+                case Added(raw=raw) | Modified(raw=raw):
+                    known.add(self._said(raw))
+
+    def _said(self, raw: bytes | msgspec.Raw, *, gone: bool = False) -> str:
+        """Take in a Lease; its namespace."""
+        try:
+            metadata = _lease.decode(raw).metadata
+        except msgspec.MsgspecError as error:
+            _log.warning("object skipped", kind="Lease", looking_for=LEASE, error=str(error))
+            return ""
+        self._take(metadata.namespace, {} if gone else metadata.annotations or {})
+        return metadata.namespace
+
+    def _take(self, namespace: str, annotations: dict[str, str]) -> None:
+        if self._heard.lease(namespace, annotations, time.monotonic()):
+            news, self._news = self._news, asyncio.Event()
+            news.set()
