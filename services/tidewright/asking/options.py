@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from cyclopts import Group, Parameter, validators
 
+from tidewright.asking.environment import read
 from tidewright.asking.errors import BadInput
 from tidewright.asking.tables import plain
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from tidewright.log.identity import Identity
 
 THE_LOG = Group("Log", sort_key=10)
+IDENTITY = Group("Identity", sort_key=11)
+WHO = Parameter(group=IDENTITY)
 
 NOT_NEGATIVE = validators.Number(gte=0)
 
@@ -26,7 +29,7 @@ Output: TypeAlias = Annotated[
 ]
 
 
-@Parameter(name="*", group=THE_LOG)
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class IdentityOptions:
     """Who we are to the NATS servers.
@@ -40,12 +43,12 @@ class IdentityOptions:
         nats_key: PEM file with its key.
     """
 
-    nats_credentials: Path | None = None
-    nats_user: str = ""
-    nats_password_file: Path | None = None
-    nats_ca: Path | None = None
-    nats_cert: Path | None = None
-    nats_key: Path | None = None
+    nats_credentials: Annotated[Path | None, read("--nats-credentials"), WHO] = None
+    nats_user: Annotated[str, read("--nats-user"), WHO] = ""
+    nats_password_file: Annotated[Path | None, read("--nats-password-file"), WHO] = None
+    nats_ca: Annotated[Path | None, read("--nats-ca"), WHO] = None
+    nats_cert: Annotated[Path | None, read("--nats-cert"), WHO] = None
+    nats_key: Annotated[Path | None, read("--nats-key"), WHO] = None
 
     def identity(self) -> Identity:
         """As the log is connected with."""
@@ -67,8 +70,8 @@ class LogOptions(IdentityOptions):
         cluster: Name of the cluster: each has a stream of its own.
     """
 
-    nats: str = "nats://127.0.0.1:4222"
-    cluster: str = "local"
+    nats: Annotated[str, read("--nats")] = "nats://127.0.0.1:4222"
+    cluster: Annotated[str, read("--cluster")] = "local"
 
     def of_a_service(self) -> dict[str, Any]:
         """As the options of a service name them."""
@@ -86,7 +89,7 @@ class AskedLogOptions(LogOptions):
     """
 
     data: Path | None = None
-    trust: Path | None = None
+    trust: Annotated[Path | None, read("--trust")] = None
 
 
 def emit(

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
+from tidewright.asking.environment import read
 from tidewright.asking.errors import BadInput
 from tidewright.cli.options import POSITIVE
 from tidewright.cloud.calls import PER_S, TIMEOUT_S
@@ -28,7 +29,7 @@ def known_clouds(type_: object, values: tuple[str, ...] | None) -> None:
     specs_of(values or ())
 
 
-CloudTexts = Annotated[tuple[str, ...], Parameter(validator=known_clouds)]
+CloudTexts = Annotated[tuple[str, ...], Parameter(validator=known_clouds), read("--cloud")]
 
 
 @Parameter(name="*", group=CLOUDS)

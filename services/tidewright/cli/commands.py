@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cyclopts import Group
+from cyclopts import App, Group
 
 RUNNING = Group.create_ordered("Running")
 ASKING = Group.create_ordered("Asking the log")
@@ -18,6 +19,7 @@ class Command:
     Attributes:
         where: `module:attribute`, imported when the command is used.
         examples: command lines and what each does; a test runs them through the parser.
+        below: more of them, of commands below this one, which their pages alone show.
         embedded: it comes with the extra of that name.
     """
 
@@ -27,11 +29,32 @@ class Command:
     help: str
     examples: tuple[tuple[str, str], ...]
     embedded: bool = False
+    below: tuple[tuple[str, str], ...] = ()
 
     @property
     def epilogue(self) -> str:
         """The examples, as they stand below the help."""
-        return "\n".join(["Examples:", *(f"  # {why}\n  {line}" for line, why in self.examples)])
+        return _told(self.examples)
+
+    def part(self, *names: str) -> str:
+        """The examples of a command below this one; empty where there are none of it."""
+        whole = " ".join(("tidewright", self.name, *names))
+        return _told(
+            [(line, why) for line, why in (*self.examples, *self.below) if f"{line} ".startswith(f"{whole} ")]
+        )
+
+
+def _told(examples: Sequence[tuple[str, str]]) -> str:
+    return "\n".join(["Examples:", *(f"  # {why}\n  {line}" for line, why in examples)]) if examples else ""
+
+
+def with_examples(app: App, *names: str) -> None:
+    """Have each command below one of the table, which is called by these names, show its own examples."""
+    for name in app:
+        if name.startswith("-"):
+            continue
+        app[name].help_epilogue = BY_NAME[names[0]].part(*names[1:], name)
+        with_examples(app[name], *names, name)
 
 
 COMMANDS: tuple[Command, ...] = (
@@ -47,6 +70,15 @@ COMMANDS: tuple[Command, ...] = (
         (
             ("tidewright run autoscaler --nats nats://nats:4222 --cluster prod", "a decider"),
             ("tidewright run watcher --in-cluster --cluster prod", "what reads the cluster"),
+        ),
+        below=(
+            ("tidewright run actuator --in-cluster --cluster prod", "what writes to the cluster, as far as the modes let it"),
+            ("tidewright run actuator --kubeconfig kind.yaml --features autoscaling", "of another cluster, and scaling alone"),
+            ("tidewright run provisioning --nats nats://nats:4222 --cluster prod", "a decider"),
+            ("tidewright run spread --nats nats://nats:4222 --cluster prod", "a decider"),
+            ("tidewright run shard-manager --nats nats://nats:4222 --cluster prod", "a decider"),
+            ("tidewright run spread-admission --port 8443 --service tidewright/spread-admission:443", "behind a Service"),
+            ("tidewright run shard-labels --port 8443 --service tidewright/shard-labels:443", "behind a Service"),
         ),
     ),
     Command(
@@ -66,6 +98,12 @@ COMMANDS: tuple[Command, ...] = (
             ("tidewright sim load pods.csv --nodes nodes.csv --speed 86400", "a recorded cluster, a day per second"),
             ("tidewright sim fault add --status 429 --verb PATCH --probability 0.1", "one patch in ten is throttled"),
             ("tidewright sim fault node sim-0001 lose", "a machine goes silent"),
+        ),
+        below=(
+            ("tidewright sim fault list", "what is broken on purpose"),
+            ("tidewright sim fault remove", "nothing any more"),
+            ("tidewright sim fault restart --down 5", "away for five seconds"),
+            ("tidewright sim fault pod demo/web-0", "once"),
         ),
         embedded=True,
     ),
@@ -183,12 +221,31 @@ COMMANDS: tuple[Command, ...] = (
             ("tidewright wpa dry-run enable --all -n demo", "let all of a namespace decide without scaling"),
             ("tidewright wpa dry-run revert -f saved.csv", "as they were"),
         ),
+        below=(("tidewright wpa dry-run disable shop -n demo", "let one scale again"),),
     ),
     Command(
         "shards", "tidewright.cli.shards.app:app", OTHER, "Who owns which slot and why; move, resize, roll out, adopt.",
         (
             ("tidewright shards get orders -n shop", "the members of a ShardSet and their slots"),
             ("tidewright shards plan --resize 8 -n shop", "what eight shards would move and restart, and for how long"),
+        ),
+        below=(
+            ("tidewright shards explain shop/order-1 --set orders -n shop", "whose this key is"),
+            ("tidewright shards verify --set orders -n shop", "whether the cluster is as it was assigned"),
+            ("tidewright shards move 17 orders-2 --set orders -n shop", "once"),
+            ("tidewright shards pin 17 orders-2 --set orders -n shop", "until it is unpinned"),
+            ("tidewright shards unpin 17 --set orders -n shop", "it may move again"),
+            ("tidewright shards drain orders-2 --set orders -n shop", "before it is taken away"),
+            ("tidewright shards freeze --set orders -n shop", "while its database is moved"),
+            ("tidewright shards unfreeze --set orders -n shop", "and after that"),
+            ("tidewright shards resize 8 --set orders -n shop", "eight shards, after the plan was shown"),
+            ("tidewright shards double --set orders -n shop", "twice as many slots"),
+            ("tidewright shards adopt manager.yaml -n fleet --brand kozmo", "from the propeller manager"),
+            ("tidewright shards adopt -n fleet --undo", "back to it"),
+            ("tidewright shards rollout status --set orders -n shop", "how far it is, and what it waits for"),
+            ("tidewright shards rollout pause --set orders -n shop", "stop where it is"),
+            ("tidewright shards rollout resume --set orders -n shop", "and go on"),
+            ("tidewright shards rollout undo --set orders -n shop", "back to what ran before"),
         ),
     ),
     Command(

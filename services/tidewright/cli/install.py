@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 
+from tidewright.asking.environment import read
 from tidewright.asking.errors import BadInput, translated
 from tidewright.asking.options import LogOptions
 from tidewright.asking.services import DECIDERS
@@ -66,10 +67,12 @@ def install(
             "there that nothing can be deleted from.",
             group=THE_STREAM,
         ),
+        read("--archive-nats"),
     ] = "",
     archive_password_file: Annotated[
         Path | None,
         Parameter(help="Or a file with the password of its user `archive`.", group=THE_STREAM),
+        read("--archive-password-file"),
     ] = None,
     max_age: Annotated[
         float | None,

@@ -1,7 +1,7 @@
 """`tidewright`: the root command. A subcommand's module is imported when it is used, and not before.
 
-Results go to stdout, logs and messages to stderr. Exit codes: `tidewright.asking.errors`. Every option
-has an environment twin: `--nats` is `TIDEWRIGHT_NATS`.
+Results go to stdout, logs and messages to stderr. Exit codes: `tidewright.asking.errors`. What is read from the
+environment: `tidewright.asking.environment`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
-from cyclopts.config import Env
 
+from tidewright.asking.environment import READ, tell_unread, variable
 from tidewright.asking.errors import BAD_USAGE, FAILED, INTERRUPTED, UNAVAILABLE, CommandError
 from tidewright.asking.tables import plain
-from tidewright.cli import embedded
+from tidewright.cli import embedded, helppages
 from tidewright.cli.commands import BY_NAME, COMMANDS, OTHER, RUNNING
+from tidewright.cli.helppages import Pages
 from tidewright.events.version import __version__
 from tidewright.log.redaction import redacted
 
@@ -31,16 +32,18 @@ _OF_NATS = ("--nats", "--archive-nats")
 """Addresses that need no scheme, and in which a user alone is a token."""
 
 
-def application() -> App:
-    """The command tree, without any of its subcommands' modules."""
+def application(*, whole: bool = False) -> App:
+    """The command tree, without any of its subcommands' modules; with `whole` help pages explain every option."""
     app = App(
         name="tidewright",
         help="An event-sourced capacity control plane for Kubernetes: every decision explained, "
         "replayable, verifiable.",
         version=__version__,
         help_format="plaintext",
-        config=Env("TIDEWRIGHT_", command=False),
-        default_parameter=Parameter(negative_iterable=()),  # no `--empty-...` beside an option of many values
+        help_formatter=Pages(whole=whole),
+        config=tell_unread,
+        # No `--empty-...` beside an option of many values.
+        default_parameter=Parameter(negative_iterable=(), show_default=helppages.default),
         result_action="return_value",
     )
     app["--help"].group = OTHER
@@ -57,18 +60,24 @@ def application() -> App:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line, and return its exit code."""
     if (shown := _with_password(sys.argv[1:] if arguments is None else arguments)) is not None:
+        hidden = f"give it in the environment as {variable(shown)}" if shown in READ else "leave it out"
+        files = "; or in a file (`--nats-user USER --nats-password-file FILE`)" if shown in _OF_NATS else ""
         print(
-            f"error: {shown}: a password in an argument can be read by everybody on this machine; give it in the "
-            "environment, where each option has a twin (`--nats` is `TIDEWRIGHT_NATS`), or for NATS in a file "
-            "(`--nats-user USER --nats-password-file FILE`)",
+            f"error: {shown}: a password in an argument can be read by everybody on this machine; {hidden}{files}",
             file=sys.stderr,
         )
         return BAD_USAGE
     if sys.stdout is None and not _does_without(sys.argv[1:] if arguments is None else arguments):
         print("error: standard output is closed: there is nowhere to answer to", file=sys.stderr)
         return FAILED
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    whole = helppages.ALL in given
     try:
-        result = application()(arguments, exit_on_error=False, print_error=False)
+        result = application(whole=whole)(
+            ["--help" if part == helppages.ALL else part for part in given],
+            exit_on_error=False,
+            print_error=False,
+        )
     except CycloptsError as error:
         chain = " ".join(("tidewright", *(error.command_chain or ())))
         said = _unknown(error) if isinstance(error, UnknownCommandError) else str(error).rstrip(".")

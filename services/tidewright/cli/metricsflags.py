@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
+from tidewright.asking.environment import READ, read, variable
 from tidewright.asking.errors import BadInput
 from tidewright.cli.options import ANY_PORT, named_object
 
@@ -42,8 +43,8 @@ class SourceFlags:
             *.DOMAIN, addresses, networks. This machine is asked only where its address is named.
     """
 
-    external_metrics_url: str = ""
-    resource_metrics_url: str = ""
+    external_metrics_url: Annotated[str, read("--external-metrics-url")] = ""
+    resource_metrics_url: Annotated[str, read("--resource-metrics-url")] = ""
     config_map: Annotated[str, Parameter(validator=named_object)] = ""
     recommender_hosts: Annotated[
         tuple[str, ...], Parameter(validator=host_patterns, consume_multiple=True)
@@ -51,10 +52,11 @@ class SourceFlags:
 
     def arguments(self) -> tuple[str, ...]:
         """As arguments of `tidewright run watcher`, which reads itself what the environment says."""
+        options = {f"--{f.name.replace('_', '-')}": getattr(self, f.name) for f in fields(self)}
         given = (
-            (f"--{f.name.replace('_', '-')}", value)
-            for f in fields(self)
-            if (value := getattr(self, f.name)) != os.environ.get(f"TIDEWRIGHT_{f.name.upper()}")
+            (name, value)
+            for name, value in options.items()
+            if name not in READ or value != os.environ.get(variable(name))
         )
         return tuple(
             part

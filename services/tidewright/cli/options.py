@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from cyclopts import Group, Parameter, validators
 
+from tidewright.asking.environment import read
+
 THE_CLUSTER = Group("Cluster", sort_key=20)
 PROCESS = Group("Process", sort_key=30)
 
@@ -36,9 +38,9 @@ class ClusterOptions:
         in_cluster: Use the ServiceAccount of the pod that this runs in.
     """
 
-    kubeconfig: Path | None = None
-    context: str | None = None
-    in_cluster: bool = False
+    kubeconfig: Annotated[Path | None, read("--kubeconfig")] = None
+    context: Annotated[str | None, read("--context")] = None
+    in_cluster: Annotated[bool, read("--in-cluster")] = False
 
     def of_a_service(self) -> dict[str, Any]:
         """As the options of a service, and of a stack, name them."""
@@ -65,8 +67,8 @@ class ProcessFlags:
     health_host: str = "127.0.0.1"
     health_port: Annotated[int, Parameter(validator=ANY_PORT)] = 0
     metrics_token_file: Path | None = None
-    signing_key: Path | None = None
-    trust: Path | None = None
+    signing_key: Annotated[Path | None, read("--signing-key")] = None
+    trust: Annotated[Path | None, read("--trust")] = None
 
 
 def named_object(type_: object, text: str | None) -> None:

@@ -19,6 +19,7 @@ from tidewright.cli import endpoint
 from tidewright.cli.boundflags import BoundFlags
 from tidewright.cli.cloudflags import CLOUDS, CloudFlags
 from tidewright.cli.commands import BY_NAME as COMMANDS
+from tidewright.cli.commands import with_examples
 from tidewright.cli.metricsflags import MetricsFlags, SourceFlags
 from tidewright.cli.modeflags import ModeFlags
 from tidewright.cli.modeflags import services as deciding
@@ -27,6 +28,7 @@ from tidewright.host.process.process import Process, ProcessOptions, is_outage
 from tidewright.host.process.process import run as run_process
 
 THE_SERVICE = Group("Service", sort_key=0)
+SPEED = Group("Speed", sort_key=6)
 
 MaxAge = Annotated[
     float,
@@ -98,13 +100,13 @@ def watcher(
         ),
     ] = "kruise-system/kruise-configuration",
     speed: Annotated[
-        float | None, Parameter(help="Log seconds per wall second, from now on.", group=THE_SERVICE)
+        float | None, Parameter(help="Log seconds per wall second, from now on.", group=SPEED)
     ] = None,
     log_start: Annotated[
-        float | None, Parameter(help="Log time at which a new speed starts, seconds.", group=THE_SERVICE)
+        float | None, Parameter(help="Log time at which a new speed starts, seconds.", group=SPEED)
     ] = None,
     clock_wall: Annotated[
-        float | None, Parameter(help="Wall time of that moment, seconds; now by default.", group=THE_SERVICE)
+        float | None, Parameter(help="Wall time of that moment, seconds; now by default.", group=SPEED)
     ] = None,
     incumbent_quiet: Annotated[
         float,
@@ -218,3 +220,5 @@ app.command(endpoint.spread_admission, name="spread-admission", help=BY_NAME["sp
 for _service in SERVICES:
     if _service.role is Role.DECIDER:
         app.command(_decider(_service), name=_service.name, help=_service.summary)
+
+with_examples(app, "run")

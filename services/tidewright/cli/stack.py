@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from tidewright.asking.environment import variable
 from tidewright.asking.errors import BadInput, Unavailable, translated
 from tidewright.asking.running import Running, announced
 from tidewright.asking.services import BY_NAME, DECIDERS, EVERY, Role, Service
@@ -488,7 +489,7 @@ class Stack:
         if self._keys is not None:
             command += ["--signing-key", str(self._keys.key(service.name)), "--trust", str(self._keys.anchor)]
         # A URL may hold a password, and arguments are shown to everybody on this machine.
-        env: dict[str, str | None] = {"TIDEWRIGHT_NATS": self.nats_url}
+        env: dict[str, str | None] = {variable("--nats"): self.nats_url}
         if service.role is Role.ENDPOINT:
             if service.name == "spread-admission" and options.admission_url:
                 host, port = options.admission_at()
@@ -506,7 +507,7 @@ class Stack:
             if options.in_cluster:
                 command += ["--in-cluster"]
             if (
-                list(self._clouds) != os.environ.get("TIDEWRIGHT_CLOUD", "").split()
+                list(self._clouds) != os.environ.get(variable("--cloud"), "").split()
             ):  # which is read there, too
                 command += [part for cloud in self._clouds for part in ("--cloud", cloud)]
         if service.role is Role.ENDPOINT:
@@ -534,7 +535,7 @@ class Stack:
             command += ["--trust", str(self._keys.anchor)]
         command += ["--log-level", options.programs_log_level, "--log-format", "json", "--health-port", "0"]
         token = secrets.token_urlsafe(24)
-        env = {"TIDEWRIGHT_NATS": self.nats_url, CONSOLE_TOKEN: token, "KUBECONFIG": None}
+        env = {variable("--nats"): self.nats_url, CONSOLE_TOKEN: token, "KUBECONFIG": None}
         try:
             await self.supervisor.start(Program("console", _tidewright(*command), env=env))
         except CannotStart as error:

@@ -13,6 +13,7 @@ from typing import Annotated
 from cyclopts import Group, Parameter
 
 import tidewright.cli.starting  # noqa: F401  # before anything that logs
+from tidewright.asking.environment import read
 from tidewright.asking.errors import INTERRUPTED, BadInput
 from tidewright.asking.options import THE_LOG, IdentityOptions
 from tidewright.asking.services import EVERY, SERVICES, Role
@@ -22,13 +23,15 @@ from tidewright.cli.console import Printer
 from tidewright.cli.crds.choosing import POLICY_HELP, Policy
 from tidewright.cli.metricsflags import SourceFlags
 from tidewright.cli.modeflags import ModeFlags
-from tidewright.cli.options import NOT_NEGATIVE, PORT, THE_CLUSTER, ClusterOptions, Level, LogFormat
+from tidewright.cli.options import NOT_NEGATIVE, PORT, PROCESS, THE_CLUSTER, ClusterOptions, Level, LogFormat
 from tidewright.cli.stack import Stack, StackOptions
 from tidewright.cli.typed import typed
 from tidewright.host.process.process import configure_logs
 from tidewright.log.identity import shown
 
 DATA = Group("Data", sort_key=0)
+STORE = Group("Store", sort_key=12)
+DEFINITIONS = Group("Definitions and admission", sort_key=25)
 
 
 def up(
@@ -40,36 +43,40 @@ def up(
         bool, Parameter(negative="", help="Clear the folder first, if Tidewright has marked it.", group=DATA)
     ] = False,
     nats: Annotated[
-        str | None, Parameter(help="Use this NATS server instead of starting one.", group=THE_LOG)
+        str | None,
+        Parameter(help="Use this NATS server instead of starting one.", group=THE_LOG),
+        read("--nats"),
     ] = None,
     who: IdentityOptions | None = None,
     nats_port: Annotated[
-        int | None, Parameter(help="Port of the embedded NATS server.", group=THE_LOG, validator=PORT)
+        int | None, Parameter(help="Port of the embedded NATS server.", group=STORE, validator=PORT)
     ] = None,
     sync_always: Annotated[
-        bool, Parameter(negative="", help="Every append reaches the disk before its answer.", group=THE_LOG)
+        bool, Parameter(negative="", help="Every append reaches the disk before its answer.", group=STORE)
     ] = False,
     max_age: Annotated[
         float | None,
         Parameter(
             help="How long the log keeps a message, seconds; 0: for ever. As it is; a new log in the data folder 7 days.",
-            group=THE_LOG,
+            group=STORE,
             validator=NOT_NEGATIVE,
         ),
     ] = None,
     max_bytes: Annotated[
         int | None,
-        Parameter(help="Size of the embedded log's store, bytes, at which it refuses more.", group=THE_LOG),
+        Parameter(help="Size of the embedded log's store, bytes, at which it refuses more.", group=STORE),
     ] = None,
     sign: Annotated[
         bool,
         Parameter(
-            negative="", help="Services sign what they write, with keys in the data folder.", group=THE_LOG
+            negative="", help="Services sign what they write, with keys in the data folder.", group=STORE
         ),
     ] = False,
-    cluster: Annotated[str, Parameter(help="Name of the cluster on the log.", group=THE_LOG)] = "local",
+    cluster: Annotated[
+        str, Parameter(help="Name of the cluster on the log.", group=THE_LOG), read("--cluster")
+    ] = "local",
     slots: Annotated[
-        int | None, Parameter(help="Partitions of a new log, 32 by default.", group=THE_LOG)
+        int | None, Parameter(help="Partitions of a new log, 32 by default.", group=STORE)
     ] = None,
     at: ClusterOptions | None = None,
     api_port: Annotated[
@@ -90,19 +97,20 @@ def up(
             group=THE_CLUSTER,
             validator=known_clouds,
         ),
+        read("--cloud"),
     ] = (),
     crds: Annotated[
         Policy | None,
         Parameter(
             help=f"{POLICY_HELP} By default ours in the embedded cluster, missing in another one.",
-            group=THE_CLUSTER,
+            group=DEFINITIONS,
         ),
     ] = None,
     admission_url: Annotated[
         str,
         Parameter(
             help="https:// URL under which the API server reaches spread's admission here; it listens on its port.",
-            group=THE_CLUSTER,
+            group=DEFINITIONS,
         ),
     ] = "",
     modes: ModeFlags | None = None,
@@ -112,9 +120,9 @@ def up(
         Parameter(help="Services to run, with spaces or commas between them.", consume_multiple=True),
     ] = EVERY,
     console: Annotated[bool, Parameter(help="Run the web console, too, where it is installed.")] = True,
-    log_level: Annotated[Level, Parameter(help="Least severe level that is shown.")] = "info",
+    log_level: Annotated[Level, Parameter(help="Least severe level that is shown.", group=PROCESS)] = "info",
     log_format: Annotated[
-        LogFormat, Parameter(help="Lines for people or JSON; auto: for people on a terminal.")
+        LogFormat, Parameter(help="Lines for people or JSON; auto: for people on a terminal.", group=PROCESS)
     ] = "auto",
 ) -> int:
     """Bring up the log, a cluster and every service, until Ctrl-C.

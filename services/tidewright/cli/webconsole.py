@@ -15,6 +15,7 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter
 
+from tidewright.asking.environment import variable
 from tidewright.asking.errors import BadInput, CommandError, Unavailable
 from tidewright.asking.options import AskedLogOptions
 from tidewright.asking.source import FromFile, RunningLog, Source, opened
@@ -142,7 +143,7 @@ def _verifying(
     on = log or AskedLogOptions()
     command += ["--cluster", source.log.cluster, *on.identity().arguments()]
     command += ["--trust", str(on.trust)] if on.trust is not None else []
-    return command, {**os.environ, "TIDEWRIGHT_NATS": source.log.url}
+    return command, {**os.environ, variable("--nats"): source.log.url}
 
 
 async def _until(process: Process) -> None:

@@ -78,21 +78,19 @@ def test_a_folder_of_somebody_else_is_refused_and_stays_as_it_is(
     assert contents(tmp_path) == before
 
 
-def test_the_environment_does_not_have_a_demo_clear_what_it_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_demo_clears_nothing_that_is_not_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     foreign = tmp_path / "charts"
     (foreign / "cluster").mkdir(parents=True)
     (foreign / "cluster" / "values.yaml").write_text("mine")
-    monkeypatch.setenv("TIDEWRIGHT_DATA", str(foreign))
     before = contents(foreign)
     for command in (["demo"], ["up", "--fresh"]):
-        assert main.run(command) == 2
+        assert main.run([*command, "--data", str(foreign)]) == 2
         assert "is not Tidewright's" in capsys.readouterr().err
     kept = tmp_path / "kept"
     DataFolder.open(kept, "up").close()
-    monkeypatch.setenv("TIDEWRIGHT_DATA", str(kept))
-    assert main.run(["demo"]) == 2
+    assert main.run(["demo", "--data", str(kept)]) == 2
     assert "is kept by `tidewright up`" in capsys.readouterr().err
     assert contents(foreign) == before
 

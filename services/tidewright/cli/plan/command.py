@@ -29,10 +29,10 @@ LIVE = "live"
 STATE = Group("State", sort_key=0)
 
 app = App(name="plan", help_format="plaintext", help_epilogue=COMMANDS["plan"].epilogue)
-app.command("tidewright.cli.plan.ws:ws", name="ws")
+app.command("tidewright.cli.plan.ws:ws", name="ws", help_epilogue=COMMANDS["plan"].part("ws"))
 
 
-@app.command
+@app.command(help_epilogue=COMMANDS["plan"].part("provisioning"))
 def provisioning(
     *,
     file: Annotated[
@@ -80,7 +80,7 @@ def provisioning(
     return 0
 
 
-@app.command(name="scale-down")
+@app.command(name="scale-down", help_epilogue=COMMANDS["plan"].part("scale-down"))
 def scale_down(
     *,
     state: Annotated[

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from cyclopts import App
 
 from tidewright.cli.commands import BY_NAME as COMMANDS
+from tidewright.cli.commands import with_examples
 from tidewright.cli.shards import fleets, looking, moving, rollouts, sizing
 
 app = App(name="shards", help_format="plaintext", help_epilogue=COMMANDS["shards"].epilogue)
@@ -39,3 +40,4 @@ for command in COMMANDS_OF_SETS:
     app.command(command)
 for command in COMMANDS_OF_ROLLOUTS:
     rollout.command(command)
+with_examples(app, "shards")

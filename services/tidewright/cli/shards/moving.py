@@ -15,6 +15,9 @@ from tidewright.cli.shards.where import (
     changed,
 )
 
+SlotNumber = Annotated[int, Parameter(help="Its number, as `shards get` lists them.")]
+MemberName = Annotated[str, Parameter(help="A member, as `shards get` lists them.")]
+
 
 def _dynamic(shard_set: ReadSet, doing: str) -> None:
     injector = shard_set.section("workers").get("injector", "dynamic")
@@ -26,8 +29,8 @@ def _dynamic(shard_set: ReadSet, doing: str) -> None:
 
 
 def move(
-    slot: int,
-    member: str,
+    slot: SlotNumber,
+    member: MemberName,
     *,
     where: SetOptions | None = None,
     yes: Yes = False,
@@ -59,8 +62,8 @@ def move(
 
 
 def pin(
-    slot: int,
-    member: str,
+    slot: SlotNumber,
+    member: MemberName,
     *,
     where: SetOptions | None = None,
     yes: Yes = False,
@@ -79,7 +82,7 @@ def pin(
 
 
 def unpin(
-    slot: int,
+    slot: SlotNumber,
     *,
     where: SetOptions | None = None,
     yes: Yes = False,
@@ -97,7 +100,7 @@ def unpin(
 
 
 def drain(
-    member: str,
+    member: MemberName,
     *,
     undo: Annotated[bool, Parameter(help="Let it own slots again.", negative="", group=CHANGE)] = False,
     where: SetOptions | None = None,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+from cyclopts import Parameter
 
 from tidewright.asking.errors import BadInput
 from tidewright.cli.shards.reading import ReadSet
@@ -47,7 +49,7 @@ def doubled(shard_set: ReadSet) -> tuple[str, dict[str, Any]]:
 
 
 def resize(
-    count: int,
+    count: Annotated[int, Parameter(help="How many there are to be.")],
     *,
     where: SetOptions | None = None,
     yes: Yes = False,

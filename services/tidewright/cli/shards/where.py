@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeAlias
 
 from cyclopts import Group, Parameter
 
+from tidewright.asking.environment import read
 from tidewright.asking.errors import BadInput
 from tidewright.asking.namespaces import meant
 from tidewright.cli.options import THE_CLUSTER, ClusterOptions
@@ -46,7 +47,7 @@ class SetOptions(ClusterOptions):
     """
 
     # Said again, because cyclopts reads inherited annotations with the names of this module.
-    kubeconfig: Path | None = None
+    kubeconfig: Annotated[Path | None, read("--kubeconfig")] = None
     namespace: Namespace = ""
     set_: SetName = None
 

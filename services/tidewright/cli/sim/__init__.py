@@ -11,6 +11,7 @@ from __future__ import annotations
 from cyclopts import App
 
 from tidewright.cli.commands import BY_NAME as COMMANDS
+from tidewright.cli.commands import with_examples
 from tidewright.cli.sim import clusters, fault, load
 
 app = App(name="sim", help_format="plaintext", help_epilogue=COMMANDS["sim"].epilogue)
@@ -18,3 +19,4 @@ app.command(clusters.up)
 app.command(clusters.attach)
 app.command(load.load)
 app.command(fault.app)
+with_examples(app, "sim")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import App, Parameter
 
 from tidewright.asking.errors import BadInput, CommandError, translated
-from tidewright.cli.commands import BY_NAME
+from tidewright.cli.commands import BY_NAME, with_examples
 from tidewright.cli.options import ClusterOptions
 from tidewright.kube.csvtext import lines
 
@@ -201,3 +201,6 @@ def plugin() -> None:
     from tidewright.cli.main import run
 
     sys.exit(run(["wpa", *sys.argv[1:]]))
+
+
+with_examples(app, "wpa")
