@@ -20,10 +20,10 @@ from tests.chaos.scenario import (
     fixed_points,
 )
 from tidewright.kube.client import Kube
+from tidewright.kube.workloadspreads.spec import DELETION_COST_ANNOTATION
 from tidewright.sharding.wire import document_of
 from tidewright.shardmanager.propeller.pods import CONFIG_HASH
 from tidewright.shardmanager.shardset.spec import SET_LABEL, SLOTS_ANNOTATION
-from tidewright.spread.api.spec import DELETION_COST_ANNOTATION
 
 SPREADS = "/apis/apps.kruise.io/v1alpha1/workloadspreads"
 

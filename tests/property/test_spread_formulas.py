@@ -19,11 +19,11 @@ from tests.unit.spread.cluster import NAMESPACE, SPREAD, spec, spread_fact
 from tidewright.events.base import Event
 from tidewright.events.facts import Owner, PodGone, PodObserved, WorkloadObserved
 from tidewright.kube.customworkloads import Whitelist
-from tidewright.spread.api import limits
-from tidewright.spread.api.spec import parse
+from tidewright.kube.workloadspreads import limits
+from tidewright.kube.workloadspreads.choose import Slot, by_ordinal, by_slots
+from tidewright.kube.workloadspreads.spec import parse
 from tidewright.spread.api.validation import Surroundings, errors
 from tidewright.spread.decide import DECIDER
-from tidewright.spread.ledger.choose import Slot, by_ordinal, by_slots
 from tidewright.spread.match.matching import NotFound
 from tidewright.spread.state import State
 

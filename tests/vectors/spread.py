@@ -29,8 +29,9 @@ from tidewright.events.base import JsonObject
 from tidewright.kube.customworkloads import BadApiVersion, BadPath, replicas_at_paths
 from tidewright.kube.podapi.nodeterms import node_of
 from tidewright.kube.selectors import SelectorError
+from tidewright.kube.workloadspreads import sharing
+from tidewright.kube.workloadspreads.spec import BadSpread, parse
 from tidewright.spread.api import validation
-from tidewright.spread.api.spec import BadSpread, parse
 from tidewright.spread.control.adoption import fit
 from tidewright.spread.match import matching
 from tidewright.spread.match.matching import NotFound
@@ -90,7 +91,7 @@ def lookup_selected(case: Case) -> JsonObject:
     c = Cluster(case)
     try:
         return {
-            "selected": matching.selected(c.spread.target_filter, pod_of(c.pods[0]).labels),
+            "selected": sharing.selected(c.spread.target_filter, pod_of(c.pods[0]).labels),
             "error": False,
         }
     except SelectorError:

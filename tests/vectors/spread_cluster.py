@@ -7,7 +7,7 @@ import msgspec
 from tests.vectors.suite import Case
 from tidewright.events.base import JsonObject
 from tidewright.kube.customworkloads import Whitelist, group_version, whitelist_of
-from tidewright.spread.api.spec import Spread, parse
+from tidewright.kube.workloadspreads.spec import Spread, parse
 from tidewright.spread.match.matching import NotFound
 from tidewright.spread.match.pods import VERSIONED_KINDS
 

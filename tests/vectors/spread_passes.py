@@ -13,11 +13,12 @@ from tests.vectors.suite import Case
 from tidewright.events.base import JsonObject
 from tidewright.events.decisions import DeleteObject, PatchObject, RecordObjectEvent, SetStatus
 from tidewright.events.timers import TimerFired
-from tidewright.spread.api.spec import DELETION_COST_ANNOTATION, MATCHED_ANNOTATION
+from tidewright.kube.workloadspreads.placements import placement_of
+from tidewright.kube.workloadspreads.spec import DELETION_COST_ANNOTATION, MATCHED_ANNOTATION
 from tidewright.spread.control.costs import COST_KINDS
 from tidewright.spread.control.victims import leaving
 from tidewright.spread.control.wanted_status import SCHEDULABLE
-from tidewright.spread.match.pods import VERSION_IGNORED, placement_of
+from tidewright.spread.match.pods import VERSION_IGNORED
 from tidewright.spread.state import TIMER, spread_key
 
 

@@ -27,7 +27,7 @@ from tidewright.kube.customworkloads import replicas_at_paths, whitelist_of
 from tidewright.kube.podapi.nodeterms import Node, required_terms, term_matches
 from tidewright.kube.projection import pods
 from tidewright.kube.times import rfc3339
-from tidewright.spread.api.spec import DELETION_COST_ANNOTATION, Spread, parse
+from tidewright.kube.workloadspreads.spec import DELETION_COST_ANNOTATION, Spread, parse
 from tidewright.spread.control.victims import picked
 from tidewright.spread.decide import DECIDER
 from tidewright.spread.ledger import placing

@@ -11,9 +11,9 @@ from tidewright.events.base import Event, JsonObject
 from tidewright.events.decisions import SetStatus
 from tidewright.events.facts import Owner, PodGone, PodObserved, WorkloadGone, WorkloadObserved
 from tidewright.events.timers import TimerFired
-from tidewright.spread.api.spec import MATCHED_ANNOTATION
+from tidewright.kube.workloadspreads.placements import Placement, annotation
+from tidewright.kube.workloadspreads.spec import MATCHED_ANNOTATION
 from tidewright.spread.control.versions import versions_by
-from tidewright.spread.match.pods import Placement, annotation
 from tidewright.spread.state import TIMER, spread_key
 
 _TARGET = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "workload"}

@@ -15,6 +15,7 @@ Pure:
     predicates   whether shape and node go together; taints and volumes have parts of it
     devices/     what claims ask of devices, which devices will do, and how they are handed out
     podapi/      pods as the API server checks and patches them
+    workloadspreads/    what WorkloadSpreads say, and where by that a pod goes
     protobuf     bodies of typed clients
     celfunctions functions that Kubernetes adds to CEL
     quotascopes  which pods a ResourceQuota means

@@ -25,11 +25,11 @@ from tidewright.asking.point_in_time import Moment
 from tidewright.asking.service_state import Asked, restored
 from tidewright.asking.services import BY_NAME
 from tidewright.asking.source import Source
+from tidewright.kube.workloadspreads.spec import Spread
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell import what_if_scaledown
 from tidewright.provisioning.tell.what_if import Answer, preview
 from tidewright.provisioning.tell.what_if_buffers import preview as preview_of_buffer
-from tidewright.spread.api.spec import Spread
 from tidewright.spread.tell import planning
 from tidewright.spread.tell.planning import Plan
 

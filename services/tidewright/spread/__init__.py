@@ -5,10 +5,10 @@ state        what it remembers
 upcasts      states as earlier versions stored them
 holding      spreads that the modes in force hold back
 fold/        evolve: one module per kind of input
-ledger/      rules, placements and what came of them; the choice of a subset
+ledger/      rules, placements and what came of them
 control/     what follows for one spread: places, costs, adoption, rescheduling, status
 match/       whose pod is it, and what of a pod counts
-api/         the resource: spec, limits, validation, the webhooks' configuration
+api/         the resource: validation, conversion, the webhooks' configuration
 admission/   the HTTPS endpoint that the API server calls: the only shell here
 tell/        everything in words: lines, sentences, explaining, planning
 """

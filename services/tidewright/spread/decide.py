@@ -22,8 +22,14 @@ from tidewright.events.spread import (
 )
 from tidewright.host.fold.configuration import ConfigPart
 from tidewright.host.fold.decider import Decider
+from tidewright.kube.workloadspreads.spec import (
+    COMPONENT,
+    DELETION_COST_ANNOTATION,
+    GROUP,
+    KIND,
+    MATCHED_ANNOTATION,
+)
 from tidewright.spread import holding
-from tidewright.spread.api.spec import COMPONENT, DELETION_COST_ANNOTATION, GROUP, KIND, MATCHED_ANNOTATION
 from tidewright.spread.configuration import NAME, problems
 from tidewright.spread.control.conclude import Conclusion
 from tidewright.spread.control.versions import versions_by

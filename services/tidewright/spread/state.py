@@ -24,9 +24,10 @@ from tidewright.events.facts import Owner as OwnerReference
 from tidewright.events.facts import PodObserved
 from tidewright.kube.customworkloads import GroupKind, Whitelist
 from tidewright.kube.podapi.nodeterms import Node
-from tidewright.spread.api.spec import DELETION_COST_ANNOTATION, Spread
+from tidewright.kube.workloadspreads.placements import Placement
+from tidewright.kube.workloadspreads.spec import DELETION_COST_ANNOTATION, Spread
 from tidewright.spread.ledger.ledger import Ledger, count_of
-from tidewright.spread.match.pods import VERSION_IGNORED, Placement, revision_of
+from tidewright.spread.match.pods import VERSION_IGNORED, revision_of
 
 TIMER = "spread/"
 """Begins the keys of timers."""

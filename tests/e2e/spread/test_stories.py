@@ -14,7 +14,7 @@ from tests.e2e.spread.world import World, active, deployment, places, spread, su
 from tidewright.events import registry
 from tidewright.events.spread import ChangeLedger
 from tidewright.kube.listwatch import Added, Deleted, Modified, Page, list_watch
-from tidewright.spread.api.spec import MATCHED_ANNOTATION
+from tidewright.kube.workloadspreads.spec import MATCHED_ANNOTATION
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

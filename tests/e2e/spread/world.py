@@ -13,8 +13,8 @@ from tests.e2e.sim.world import until
 from tidewright.actuator.endpoints import served
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
+from tidewright.kube.workloadspreads.spec import DELETION_COST_ANNOTATION, MATCHED_ANNOTATION
 from tidewright.spread.api.hooks import DEFINITION, NAME
-from tidewright.spread.api.spec import DELETION_COST_ANNOTATION, MATCHED_ANNOTATION
 
 MERGE = "application/merge-patch+json"
 WHITELIST = "default/tw-e2e-kruise-configuration"

@@ -22,7 +22,7 @@ from tidewright.events.base import Because, ObjectRef, Scalar
 from tidewright.events.decisions import DeleteObject, ScaleWorkload
 from tidewright.events.spread import ChangeLedger, ForeseeScaleIn, PassedOver, PodPlaced
 from tidewright.host.fold.explainer import Explainer, Reference
-from tidewright.spread.api.spec import Spread, parse_spec
+from tidewright.kube.workloadspreads.spec import Spread, parse_spec
 from tidewright.spread.state import State
 from tidewright.spread.tell import planning
 from tidewright.spread.tell.explaining import EXPLAINER

@@ -21,8 +21,8 @@ from tidewright.events.spread import (
 )
 from tidewright.host.fold.explainer import Reference
 from tidewright.kube.customworkloads import Whitelist
+from tidewright.kube.workloadspreads.spec import TargetRef, parse
 from tidewright.spread.api import validation
-from tidewright.spread.api.spec import TargetRef, parse
 from tidewright.spread.match.matching import NotFound
 from tidewright.spread.state import State
 from tidewright.spread.tell import planning

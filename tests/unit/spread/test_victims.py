@@ -17,9 +17,9 @@ from tidewright.events.decisions import ScaleWorkload, SetStatus
 from tidewright.events.facts import WorkloadObserved
 from tidewright.events.spread import ForeseeScaleIn
 from tidewright.kube.times import rfc3339
+from tidewright.kube.workloadspreads.spec import DELETION_COST_ANNOTATION
 from tidewright.sim.controllers.objects import Condition, ContainerStatus, Pod
 from tidewright.sim.controllers.replicasets import victims
-from tidewright.spread.api.spec import DELETION_COST_ANNOTATION
 from tidewright.spread.control.victims import cost_of, leaving
 from tidewright.spread.state import READY, Row, SpreadState, State
 from tidewright.spread.tell import sentences

@@ -26,10 +26,10 @@ from tidewright.kube.projection import reading
 from tidewright.kube.projection.pods import pod as project_pod
 from tidewright.kube.projection.reading import Malformed, identity, unapplied
 from tidewright.kube.projection.resources import resource
+from tidewright.kube.workloadspreads.placements import placement_of
 from tidewright.log.connection import Log
 from tidewright.log.envelope import Writer
 from tidewright.log.subjects import ALL
-from tidewright.spread.match.pods import placement_of
 from tidewright.watcher.appender import MAX_FACT_BYTES, Appender
 from tidewright.watcher.configuration import BadPart, read_part
 from tidewright.watcher.labelscan import LabelScanner

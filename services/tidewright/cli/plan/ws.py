@@ -17,8 +17,8 @@ from tidewright.asking.point_in_time import moment_of
 from tidewright.asking.source import FromFile, opened
 from tidewright.asking.tables import plain, table
 from tidewright.kube.customworkloads import Whitelist
+from tidewright.kube.workloadspreads.spec import GROUP, KIND, BadSpread, Spread, parse
 from tidewright.spread.api import validation
-from tidewright.spread.api.spec import GROUP, KIND, BadSpread, Spread, parse
 from tidewright.spread.match.matching import NotFound
 from tidewright.spread.tell import planning
 from tidewright.spread.tell.planning import Plan

@@ -22,6 +22,7 @@ from tidewright.events import registry
 from tidewright.events.base import Event
 from tidewright.events.spread import EntriesAppended, LedgerEntry, PodLeaving, PodPlaced
 from tidewright.kube.customworkloads import BadApiVersion
+from tidewright.kube.workloadspreads.spec import Spread
 from tidewright.log import errors
 from tidewright.log.clock import Clock
 from tidewright.log.connection import Log, Message
@@ -29,7 +30,6 @@ from tidewright.log.envelope import Writer
 from tidewright.log.reader import Record
 from tidewright.log.subjects import unescape
 from tidewright.spread.admission.observed import Observed, filters
-from tidewright.spread.api.spec import Spread
 from tidewright.spread.decide import SERVICE
 from tidewright.spread.ledger.following import Followed
 from tidewright.spread.ledger.ledger import Ledger

@@ -28,13 +28,14 @@ from tidewright.host.webhook.standing import Standing
 from tidewright.kube.customworkloads import BadApiVersion
 from tidewright.kube.jsonpatch import json_patch
 from tidewright.kube.webhooks import FailurePolicy
+from tidewright.kube.workloadspreads import limits
+from tidewright.kube.workloadspreads.spec import BadSpread, Spread, parse
 from tidewright.log import errors
 from tidewright.log.connection import Log
 from tidewright.log.envelope import Writer
 from tidewright.spread.admission.books import Book, Books
-from tidewright.spread.api import hooks, limits, validation
+from tidewright.spread.api import hooks, validation
 from tidewright.spread.api.conversion import converted
-from tidewright.spread.api.spec import BadSpread, Spread, parse
 from tidewright.spread.decide import SERVICE
 from tidewright.spread.ledger import ledger as ledgers
 from tidewright.spread.ledger import placing

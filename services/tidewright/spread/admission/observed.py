@@ -13,10 +13,10 @@ from tidewright.events.facts import Owner, PodObserved, TemplateObserved, Worklo
 from tidewright.events.spread import KindRefused
 from tidewright.kube.customworkloads import BadWhitelist, Whitelist, group_version
 from tidewright.kube.kinds import TEMPLATE
+from tidewright.kube.workloadspreads.spec import TargetRef
 from tidewright.log.clock import Clock
 from tidewright.log.connection import Log
 from tidewright.log.subjects import Subjects
-from tidewright.spread.api.spec import TargetRef
 from tidewright.spread.control.versions import versions_by
 from tidewright.spread.fold.evolve import evolve
 from tidewright.spread.match.matching import Forbidden, NotFound

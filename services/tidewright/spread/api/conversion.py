@@ -8,7 +8,7 @@ import msgspec
 
 from tidewright.events.base import JsonObject
 from tidewright.host.webhook.reviews import BadReview
-from tidewright.spread.api.spec import GROUP
+from tidewright.kube.workloadspreads.spec import GROUP
 
 _NAMES = (
     ("requiredNodeSelectorTerm", "requiredNodeSelector"),

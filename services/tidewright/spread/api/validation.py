@@ -27,10 +27,10 @@ from tidewright.kube.podapi.rules import pod_spec_errors
 from tidewright.kube.podapi.termrules import preferred_errors, term_errors, toleration_errors
 from tidewright.kube.selectors import LabelSelector, SelectorError
 from tidewright.kube.strategicmerge import InvalidPatch
-from tidewright.spread.api import limits
-from tidewright.spread.api.spec import ADAPTIVE, Spread, TargetRef, parse
+from tidewright.kube.workloadspreads import limits
+from tidewright.kube.workloadspreads.sharing import apart, identity, taken
+from tidewright.kube.workloadspreads.spec import ADAPTIVE, Spread, TargetRef, parse
 from tidewright.spread.match.matching import Forbidden, NotFound
-from tidewright.spread.match.sharing import apart, identity, taken
 
 CLOSED_FOR_MARGIN_S = 295
 """A pod must be able to visit every closed subset before the first of them opens again (V21)."""

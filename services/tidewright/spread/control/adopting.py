@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tidewright.events.base import Because, JsonObject
-from tidewright.spread.api import limits
-from tidewright.spread.api.spec import Spread, Subset
+from tidewright.kube.workloadspreads import limits
+from tidewright.kube.workloadspreads.inject import adoption_patch
+from tidewright.kube.workloadspreads.spec import Spread, Subset
 from tidewright.spread.control.adoption import best_subset
 from tidewright.spread.control.gathering import Gathering
-from tidewright.spread.ledger.inject import adoption_patch
 from tidewright.spread.state import Row
 
 

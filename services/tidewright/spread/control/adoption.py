@@ -16,8 +16,8 @@ from tidewright.kube.podapi.nodeterms import (
     tolerates,
 )
 from tidewright.kube.strategicmerge import InvalidPatch
-from tidewright.spread.api.spec import Spread, Subset
-from tidewright.spread.ledger.inject import patched
+from tidewright.kube.workloadspreads.inject import patched
+from tidewright.kube.workloadspreads.spec import Spread, Subset
 
 _PREFERENCE, _PATCHED, _ROOM = 100, 10, 1
 

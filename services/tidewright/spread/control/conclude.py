@@ -15,7 +15,7 @@ from tidewright.events.base import Decision
 from tidewright.events.decisions import SetStatus, SetTimer
 from tidewright.events.spread import ChangeLedger, LedgerRules, RecordSpread
 from tidewright.kube.conditions import transition
-from tidewright.spread.api.spec import Subset
+from tidewright.kube.workloadspreads.spec import Subset
 from tidewright.spread.control.adopting import adopt, adoptable
 from tidewright.spread.control.costing import all_costs, costs_after
 from tidewright.spread.control.gathering import Gathering

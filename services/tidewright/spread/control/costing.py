@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from tidewright.events.base import Because, JsonObject
-from tidewright.spread.api.spec import DELETION_COST_ANNOTATION, Spread, Subset
+from tidewright.kube.workloadspreads.spec import DELETION_COST_ANNOTATION, Spread, Subset
 from tidewright.spread.control.costs import COST_KINDS, regular_cost, surplus_cost, unmatched_cost
 from tidewright.spread.control.gathering import Gathering
 from tidewright.spread.state import Row

@@ -11,9 +11,9 @@ from typing import Any
 from tidewright.events.base import Because, Decision, JsonObject, ObjectRef
 from tidewright.events.decisions import PatchObject, RecordObjectEvent
 from tidewright.events.spread import LedgerChange, LedgerRules, PassedOver
+from tidewright.kube.workloadspreads import limits
+from tidewright.kube.workloadspreads.spec import COMPONENT, GROUP, KIND, Spread, Subset
 from tidewright.spread import holding
-from tidewright.spread.api import limits
-from tidewright.spread.api.spec import COMPONENT, GROUP, KIND, Spread, Subset
 from tidewright.spread.control.versions import versions_by
 from tidewright.spread.ledger.ledger import leaving_key
 from tidewright.spread.match.matching import group_kind

@@ -12,8 +12,8 @@ from typing import Any
 
 from tidewright.events.base import Because
 from tidewright.events.spread import ChangeKind, LedgerRules, SubsetRule
-from tidewright.spread.api import limits
-from tidewright.spread.api.spec import Spread
+from tidewright.kube.workloadspreads import limits
+from tidewright.kube.workloadspreads.spec import Spread
 from tidewright.spread.control.gathering import Gathering
 from tidewright.spread.ledger.ledger import leaving_key
 from tidewright.spread.state import DELETING, Row, unpack_uid

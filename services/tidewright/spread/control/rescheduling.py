@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tidewright.events.base import Because
 from tidewright.events.decisions import DeleteObject, EvictPod
-from tidewright.spread.api.spec import Spread
+from tidewright.kube.workloadspreads.spec import Spread
 from tidewright.spread.control.gathering import Gathering
 from tidewright.spread.state import CALLED, Row
 

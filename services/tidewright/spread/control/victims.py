@@ -19,8 +19,8 @@ from functools import cmp_to_key
 from heapq import nsmallest
 from typing import NamedTuple, TypeAlias
 
+from tidewright.kube.workloadspreads.choose import ordinal_of
 from tidewright.spread.fold.owners import pods_of_target
-from tidewright.spread.ledger.choose import ordinal_of
 from tidewright.spread.state import READY, Row, SpreadState, State
 
 INT32 = 2**31

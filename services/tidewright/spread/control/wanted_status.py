@@ -7,8 +7,8 @@ from tidewright.events.spread import LedgerRules
 from tidewright.kube.conditions import entry as condition
 from tidewright.kube.conditions import transition
 from tidewright.kube.times import rfc3339
-from tidewright.spread.api import limits
-from tidewright.spread.api.spec import Subset
+from tidewright.kube.workloadspreads import limits
+from tidewright.kube.workloadspreads.spec import Subset
 from tidewright.spread.control.gathering import Gathering
 from tidewright.spread.state import LIMIT_VALID
 

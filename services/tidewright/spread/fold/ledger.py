@@ -26,9 +26,9 @@ from tidewright.events.spread import (
     RecordSpread,
 )
 from tidewright.kube.customworkloads import BadApiVersion, GroupKind, group_version
-from tidewright.spread.api.spec import DELETION_COST_ANNOTATION, KIND, MATCHED_ANNOTATION
+from tidewright.kube.workloadspreads.placements import placement_of
+from tidewright.kube.workloadspreads.spec import DELETION_COST_ANNOTATION, KIND, MATCHED_ANNOTATION
 from tidewright.spread.ledger import ledger
-from tidewright.spread.match.pods import placement_of
 from tidewright.spread.state import (
     ADOPTING,
     CALLED,

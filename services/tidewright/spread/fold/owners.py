@@ -18,9 +18,8 @@ from functools import lru_cache
 from tidewright.events.facts import PodObserved
 from tidewright.kube.customworkloads import BadApiVersion, GroupKind, group_version
 from tidewright.kube.selectors import LabelSelector, SelectorError
-from tidewright.spread.match.matching import selected
+from tidewright.kube.workloadspreads.sharing import identity, selected
 from tidewright.spread.match.pods import VERSION_IGNORED, short_hash
-from tidewright.spread.match.sharing import identity
 from tidewright.spread.state import (
     HELD,
     Row,

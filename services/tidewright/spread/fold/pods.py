@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tidewright.events.facts import PodGone, PodObserved
-from tidewright.spread.api.spec import MATCHED_ANNOTATION
+from tidewright.kube.workloadspreads.placements import Placement, placement_of
+from tidewright.kube.workloadspreads.spec import MATCHED_ANNOTATION
 from tidewright.spread.fold.owners import enter, imply, key_of, spread_of, take, unimply
-from tidewright.spread.match.pods import Placement, placement_of
 from tidewright.spread.state import ADOPTING, CALLED, HELD, Row, SpreadState, State, Touched, row_of
 
 

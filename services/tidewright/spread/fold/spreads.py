@@ -10,8 +10,8 @@ from tidewright.events.spread import (
     WorkloadSpreadObserved,
 )
 from tidewright.kube.customworkloads import BadApiVersion, GroupKind, group_version
+from tidewright.kube.workloadspreads.spec import BadSpread, Spread, parse_spec
 from tidewright.spread import holding
-from tidewright.spread.api.spec import BadSpread, Spread, parse_spec
 from tidewright.spread.fold.owners import named, scatter
 from tidewright.spread.fold.targets import retarget
 from tidewright.spread.state import SpreadState, State, Touched, spread_key

@@ -5,8 +5,8 @@ retarget    a spread asks for a target, another one than before, or none any mor
 
 from __future__ import annotations
 
+from tidewright.kube.workloadspreads.sharing import apart, identity, taken
 from tidewright.spread.fold.owners import collect, key_of, latest_revision, named, scatter, selecting
-from tidewright.spread.match.sharing import apart, identity, taken
 from tidewright.spread.state import SpreadState, State, Touched
 
 

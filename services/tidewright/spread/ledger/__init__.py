@@ -1,8 +1,6 @@
 """The ledger of a spread: who was promised which place, and what came of it.
 
 ledger       rules, placements and releases, folded to free slots
-choose       the choice of a subset: a pure function of free slots and the request
 following    the ledger as a reader of the log has it: recounts lose nothing
 placing      a pod's admission against it, and the entry to append first
-inject       a subset's rules written into a pod
 """

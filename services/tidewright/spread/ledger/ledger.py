@@ -27,7 +27,7 @@ from tidewright.events.spread import (
     PodPlaced,
     SubsetRule,
 )
-from tidewright.spread.ledger.choose import Slot, by_slots
+from tidewright.kube.workloadspreads.choose import Slot, by_slots
 
 UNLIMITED = -1
 UNSAID_REQUEST_LIFETIME_S, UNSAID_EVICTED_WITHIN_S = 30.0, 2.0

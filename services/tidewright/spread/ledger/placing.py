@@ -14,10 +14,10 @@ import msgspec
 from tidewright.events.base import JsonObject
 from tidewright.events.spread import LedgerRules, PassedOver, PodLeaving, PodPlaced
 from tidewright.kube.strategicmerge import InvalidPatch
-from tidewright.spread.api.spec import BadSpread, Spread, parse_spec
+from tidewright.kube.workloadspreads.choose import by_ordinal
+from tidewright.kube.workloadspreads.inject import inject
+from tidewright.kube.workloadspreads.spec import BadSpread, Spread, parse_spec
 from tidewright.spread.ledger import ledger as ledgers
-from tidewright.spread.ledger.choose import by_ordinal
-from tidewright.spread.ledger.inject import inject
 from tidewright.spread.ledger.ledger import Ledger
 from tidewright.spread.match.admit import Refused
 from tidewright.spread.match.pods import VERSIONED_KINDS, Pod, pod_of, pod_version

@@ -11,7 +11,8 @@ from typing import Literal
 
 from tidewright.kube.customworkloads import BadApiVersion, Whitelist
 from tidewright.kube.selectors import SelectorError
-from tidewright.spread.api.spec import Spread
+from tidewright.kube.workloadspreads.sharing import selected
+from tidewright.kube.workloadspreads.spec import Spread
 from tidewright.spread.match.matching import (
     Forbidden,
     NotFound,
@@ -19,7 +20,6 @@ from tidewright.spread.match.matching import (
     could_lead_to,
     group_kind,
     owner_matches,
-    selected,
 )
 from tidewright.spread.match.pods import Owner, Pod
 

@@ -2,14 +2,13 @@
 
     owner_matches    the owner chain from a pod up to a target
     could_lead_to    whether an owner that cannot be read may be on that chain
-    selected         the target's filter
 
 Objects come through a `Reader`, so the same rules serve recorded facts and test cases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from tidewright.events.base import JsonObject
 from tidewright.kube.customworkloads import (
@@ -17,12 +16,8 @@ from tidewright.kube.customworkloads import (
     Whitelist,
     group_version,
 )
-from tidewright.kube.selectors import LabelSelector
-from tidewright.spread.api.spec import TargetFilter, TargetRef
-from tidewright.spread.match.pods import (
-    Owner,
-    controller_of,
-)
+from tidewright.kube.workloadspreads.spec import TargetRef
+from tidewright.spread.match.pods import Owner, controller_of
 
 
 class NotFound(LookupError):
@@ -68,10 +63,3 @@ def could_lead_to(target: TargetRef, missing: Owner, whitelist: Whitelist) -> bo
     if (target.kind, missing.kind) == ("Deployment", "ReplicaSet"):
         return missing.name.startswith(f"{target.name}-")
     return False
-
-
-def selected(target_filter: TargetFilter | None, labels: Mapping[str, str]) -> bool:
-    """Whether a pod with these labels is one of the target's; without a selector all are [Q-1]. Raises SelectorError."""
-    if target_filter is None or target_filter.selector is None:
-        return True
-    return LabelSelector.of(target_filter.selector).matches(labels)

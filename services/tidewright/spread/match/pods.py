@@ -1,8 +1,6 @@
-"""The facts about a pod that decisions use, its version, and the annotation that says where it belongs.
+"""The facts about a pod that decisions use, and its version.
 
 Pod             the compact facts; built from an API object or (in `decide`) from a recorded fact
-Placement       the annotation, read: which spread, which subset, which ledger key
-annotation      the annotation, written: byte-compatible with the reference
 revision_of     the revision of the template, as labels say it
 version_of      the revision whose ledger counts, where ledgers are kept per revision (2.6)
 pod_version     the same of an owner and labels
@@ -15,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from tidewright.spread.api.spec import MATCHED_ANNOTATION
+from tidewright.kube.workloadspreads.placements import Placement, placement_of
+from tidewright.kube.workloadspreads.spec import MATCHED_ANNOTATION
 
 VERSION_IGNORED = "versionIgnored"
 POD_TEMPLATE_HASH = "pod-template-hash"
@@ -30,14 +29,6 @@ class Owner(msgspec.Struct, frozen=True, rename="camel"):
     api_version: str = ""
     kind: str = ""
     name: str = ""
-    uid: str = ""
-
-
-class Placement(msgspec.Struct, frozen=True):
-    """The annotation: `uid` is the ledger key of a pod that had no name yet when it was placed."""
-
-    name: str = ""
-    subset: str = ""
     uid: str = ""
 
 
@@ -65,47 +56,6 @@ class Pod(msgspec.Struct, frozen=True):
     def key(self) -> str:
         """Its key in the ledger: the generated uid if it was placed without a name, else the name."""
         return self.placement.uid if self.placement is not None and self.placement.uid else self.name
-
-
-_usual = msgspec.json.Decoder(Placement)
-
-
-def placement_of(text: str | None) -> Placement | None:
-    """Read the annotation; the case of keys does not matter. None: absent, or it cannot be read."""
-    if not text:
-        return None
-    if text.startswith('{"name":'):
-        # As everybody writes it; what is not is read with more care below.
-        try:
-            return _usual.decode(text)
-        except (msgspec.MsgspecError, RecursionError):
-            pass
-    try:
-        decoded = msgspec.json.decode(text.encode())
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    if not isinstance(decoded, dict):
-        return None
-    read = {"name": "", "subset": "", "uid": ""}
-    for key, value in decoded.items():
-        if (known := key.lower()) not in read or value is None:
-            continue
-        if not isinstance(value, str):
-            return None
-        read[known] = value
-    return Placement(**read)
-
-
-def annotation(placement: Placement) -> str:
-    """Write the annotation: compact JSON in the reference's order, `uid` only if there is one."""
-    fields = {"name": placement.name, "subset": placement.subset}
-    if placement.uid:
-        fields["uid"] = placement.uid
-    text = msgspec.json.encode(fields).decode()
-    # The reference's encoder escapes these for HTML; an existing fleet carries them so.
-    for char, escaped in (("&", "\\u0026"), ("<", "\\u003c"), (">", "\\u003e")):
-        text = text.replace(char, escaped)
-    return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def controller_of(obj: Mapping[str, Any]) -> Owner | None:

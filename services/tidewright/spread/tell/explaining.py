@@ -23,8 +23,8 @@ from tidewright.events.spread import (
 )
 from tidewright.host.fold.explainer import Explainer, Reference, Told
 from tidewright.kube.times import rfc3339
+from tidewright.kube.workloadspreads.spec import KIND
 from tidewright.spread import holding
-from tidewright.spread.api.spec import KIND
 from tidewright.spread.control.rescheduling import CLOSED_FOR_S
 from tidewright.spread.control.victims import leaving
 from tidewright.spread.state import Row, SpreadState, State, spread_key

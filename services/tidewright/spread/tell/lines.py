@@ -19,8 +19,8 @@ from tidewright.events.spread import (
     RecordSpread,
     TargetReplicasObserved,
 )
-from tidewright.spread.api.spec import DELETION_COST_ANNOTATION, MATCHED_ANNOTATION
-from tidewright.spread.match.pods import placement_of
+from tidewright.kube.workloadspreads.placements import placement_of
+from tidewright.kube.workloadspreads.spec import DELETION_COST_ANNOTATION, MATCHED_ANNOTATION
 from tidewright.spread.tell.sentences import many, passed_over
 
 NAMED = 3

@@ -12,14 +12,14 @@ from tidewright.events.base import JsonObject
 from tidewright.events.decisions import PatchObject
 from tidewright.events.facts import WorkloadObserved
 from tidewright.events.spread import LedgerRules, PodPlaced, SubsetRule, WorkloadSpreadObserved
-from tidewright.spread.api import limits
-from tidewright.spread.api.spec import DELETION_COST_ANNOTATION, Spread
+from tidewright.kube.workloadspreads import limits
+from tidewright.kube.workloadspreads.choose import by_ordinal
+from tidewright.kube.workloadspreads.spec import DELETION_COST_ANNOTATION, Spread
 from tidewright.spread.control.versions import versions_by
 from tidewright.spread.control.victims import leaving as leaving_first
 from tidewright.spread.decide import DECIDER
 from tidewright.spread.fold.owners import pods_of_target
 from tidewright.spread.ledger import ledger as ledgers
-from tidewright.spread.ledger.choose import by_ordinal
 from tidewright.spread.ledger.ledger import Ledger
 from tidewright.spread.state import SpreadState, State, spread_key
 

@@ -17,10 +17,11 @@ from tidewright.events.base import JsonObject
 from tidewright.kube.customworkloads import BadApiVersion, BadPath, Whitelist
 from tidewright.kube.selectors import SelectorError
 from tidewright.kube.strategicmerge import InvalidPatch
-from tidewright.spread.api.spec import Spread, Subset
-from tidewright.spread.ledger.choose import Choice, Slot, by_ordinal, by_slots
-from tidewright.spread.ledger.inject import inject
-from tidewright.spread.match.matching import Forbidden, NotFound, Reader, owner_matches, selected
+from tidewright.kube.workloadspreads.choose import Choice, Slot, by_ordinal, by_slots
+from tidewright.kube.workloadspreads.inject import inject
+from tidewright.kube.workloadspreads.sharing import selected
+from tidewright.kube.workloadspreads.spec import Spread, Subset
+from tidewright.spread.match.matching import Forbidden, NotFound, Reader, owner_matches
 from tidewright.spread.match.pods import VERSIONED_KINDS, Pod, pod_of, pod_version
 
 

@@ -19,8 +19,8 @@ from tidewright.kube.customworkloads import BadPath
 from tidewright.kube.podapi.merging import merge_patch_of
 from tidewright.kube.podapi.nodeterms import node_of
 from tidewright.kube.selectors import SelectorError
-from tidewright.spread.api import limits
-from tidewright.spread.ledger.inject import adoption_patch, with_rules
+from tidewright.kube.workloadspreads import limits
+from tidewright.kube.workloadspreads.inject import adoption_patch, with_rules
 from tidewright.spread.match.matching import NotFound
 from tidewright.spread.match.pods import pod_of
 

@@ -10,8 +10,8 @@ from tests.vectors.reference.spread.limits import lenient
 from tests.vectors.reference.spread.pods import ListedPod, leaving_order
 from tidewright.events.base import JsonObject
 from tidewright.kube.podapi.nodeterms import Node
-from tidewright.spread.api import limits
-from tidewright.spread.api.spec import Spread, Subset
+from tidewright.kube.workloadspreads import limits
+from tidewright.kube.workloadspreads.spec import Spread, Subset
 from tidewright.spread.control.adoption import best_subset
 from tidewright.spread.control.costs import regular_cost, surplus_cost, unmatched_cost
 

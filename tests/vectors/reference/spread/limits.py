@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidewright.spread.api.limits import Limit, percentage, share
+from tidewright.kube.workloadspreads.limits import Limit, percentage, share
 
 
 def lenient(limit: Limit, replicas: int) -> int:

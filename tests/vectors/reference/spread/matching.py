@@ -19,9 +19,10 @@ from tidewright.kube.customworkloads import (
     replicas_at_paths,
 )
 from tidewright.kube.selectors import LabelSelector, SelectorError
-from tidewright.spread.api import limits
-from tidewright.spread.api.spec import Spread, TargetRef
-from tidewright.spread.match.matching import NotFound, Reader, group_kind, selected
+from tidewright.kube.workloadspreads import limits
+from tidewright.kube.workloadspreads.sharing import selected
+from tidewright.kube.workloadspreads.spec import Spread, TargetRef
+from tidewright.spread.match.matching import NotFound, Reader, group_kind
 from tidewright.spread.match.pods import POD_TEMPLATE_HASH, VERSION_IGNORED, controller_of, short_hash
 
 _REPLICAS_AT_ADMISSION = frozenset(

@@ -15,8 +15,8 @@ from tests.vectors.reference.spread.matching import TargetView
 from tests.vectors.reference.spread.pods import ListedPod
 from tests.vectors.reference.spread.status import Entry, Recount, Status, entry_named, subset_entry
 from tidewright.kube.podapi.nodeterms import Node
-from tidewright.spread.api import limits
-from tidewright.spread.api.spec import Spread
+from tidewright.kube.workloadspreads import limits
+from tidewright.kube.workloadspreads.spec import Spread
 from tidewright.spread.control.costs import COST_KINDS
 from tidewright.spread.control.rescheduling import CLOSED_FOR_S
 from tidewright.spread.match.pods import VERSIONED_KINDS, pod_version

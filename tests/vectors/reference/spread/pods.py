@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tidewright.spread.api.spec import DELETION_COST_ANNOTATION
+from tidewright.kube.workloadspreads.spec import DELETION_COST_ANNOTATION
 from tidewright.spread.match.pods import Pod, pod_of
 
 _PHASE_RANK = {"Pending": 0, "Unknown": 1, "Running": 2}

@@ -16,8 +16,8 @@ import msgspec
 from tests.vectors.reference.spread.pods import ListedPod, seconds
 from tidewright.events.base import JsonObject
 from tidewright.kube.times import rfc3339
-from tidewright.spread.api import limits
-from tidewright.spread.api.spec import Subset
+from tidewright.kube.workloadspreads import limits
+from tidewright.kube.workloadspreads.spec import Subset
 from tidewright.spread.control.wanted_status import POD_UNSCHEDULABLE, SCHEDULABLE, SUFFICIENT
 from tidewright.spread.state import Condition
 

@@ -8,8 +8,8 @@ from typing import Any
 from tidewright.events.base import JsonObject
 from tidewright.kube.podapi.merging import merge, read_back
 from tidewright.kube.podapi.nodeterms import PREFERRED, REQUIRED, merged_terms, required_terms
-from tidewright.spread.api.spec import MATCHED_ANNOTATION, Spread, Subset
-from tidewright.spread.match.pods import Placement, annotation
+from tidewright.kube.workloadspreads.placements import Placement, annotation
+from tidewright.kube.workloadspreads.spec import MATCHED_ANNOTATION, Spread, Subset
 
 
 def inject(pod: JsonObject, spread_name: str, subset: Subset, uid: str = "") -> JsonObject:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from tidewright.events.base import JsonObject
-from tidewright.spread.api.limits import Limit
+from tidewright.kube.workloadspreads.limits import Limit
 
 GROUP = "apps.kruise.io"
 KIND = "WorkloadSpread"

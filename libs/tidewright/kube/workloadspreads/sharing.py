@@ -1,5 +1,6 @@
 """Several spreads of one target: accepted where their selectors exclude each other [Q-23].
 
+selected    whether a pod is one of a spread's target, by its labels
 identity    what makes two references one target
 apart       whether no pod can belong to both of two spreads
 taken       why a spread does not have its target, in words
@@ -7,12 +8,21 @@ taken       why a spread does not have its target, in words
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tidewright.kube.customworkloads import BadApiVersion, GroupKind, group_version
 from tidewright.kube.selectors import LabelSelector, SelectorError
-from tidewright.spread.api.spec import Spread, TargetRef
+from tidewright.kube.workloadspreads.spec import Spread, TargetFilter, TargetRef
 
 SHOWN = 200
 """Characters of a selector that a message shows: it has to fit into an event and a condition."""
+
+
+def selected(target_filter: TargetFilter | None, labels: Mapping[str, str]) -> bool:
+    """Whether a pod with these labels is one of the target's; without a selector all are [Q-1]. Raises SelectorError."""
+    if target_filter is None or target_filter.selector is None:
+        return True
+    return LabelSelector.of(target_filter.selector).matches(labels)
 
 
 def identity(target: TargetRef | None) -> tuple[GroupKind, str] | None:

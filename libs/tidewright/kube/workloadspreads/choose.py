@@ -14,8 +14,8 @@ from typing import Literal
 
 import msgspec
 
-from tidewright.spread.api.limits import UNLIMITED, NotALimit, strict
-from tidewright.spread.api.spec import Subset
+from tidewright.kube.workloadspreads.limits import UNLIMITED, NotALimit, strict
+from tidewright.kube.workloadspreads.spec import Subset
 
 Why = Literal["Closed", "Full", "OrdinalBeyond"]
 
