@@ -103,6 +103,7 @@ KINDS = frozenset(
         "cloneset",
         "customworkload",
         "template",
+        "workloadspread",
     )
 )
 BEFORE_TAINT_RULES = InputSet(

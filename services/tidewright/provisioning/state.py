@@ -20,7 +20,7 @@ from tidewright.provisioning.buffers.kept import Buffer, HeldChunk, TemplateMeta
 from tidewright.provisioning.cluster.backoff import Entry
 from tidewright.provisioning.cluster.limits import Learnt
 from tidewright.provisioning.consolidation.kept import Kept
-from tidewright.provisioning.foresight.kept import Foreseen, Form, Scaling, Workload
+from tidewright.provisioning.foresight.kept import Foreseen, Form, Scaling, Spreading, Workload
 from tidewright.provisioning.group_ids import NO_GROUP, NodeGroupId
 from tidewright.provisioning.pending.helped import of_daemon_set
 from tidewright.provisioning.requests.conditions import Condition
@@ -431,6 +431,8 @@ class State(msgspec.Struct, dict=True):
         forms: digest of their templates to what is kept of them.
         scalings: workload to the decision to scale it of which nothing is seen yet.
         came_s: kind of workload to how long it has taken its pods to come, of late.
+        spreads: WorkloadSpreads, by namespace and name.
+        subsets: pods that one of them has put somewhere, to its name and that of the subset.
         foreseen: workload to what was ordered for pods of it before they were there.
         template_meta: of the PodTemplates in `templates` what buffers ask for, where it was told.
         held: placeholders by name, from the decision to make them until they are gone.
@@ -480,6 +482,8 @@ class State(msgspec.Struct, dict=True):
     scalings: dict[str, Scaling] = {}
     came_s: dict[str, float] = {}
     foreseen: dict[str, Foreseen] = {}
+    spreads: dict[ObjectKey, Spreading] = {}
+    subsets: dict[PodKey, str] = {}
     objects: dict[str, dict[str, JsonObject]] = {}
     executions: dict[str, Execution] = {}
     orders: dict[str, Order] = {}

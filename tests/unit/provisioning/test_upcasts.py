@@ -48,6 +48,8 @@ NEW = {
     "scalings",
     "came_s",
     "foreseen",
+    "spreads",
+    "subsets",
 }
 
 

@@ -14,9 +14,11 @@ from tidewright.events.acting import SETTING
 from tidewright.events.base import Event, Fact
 from tidewright.events.config import ModesSet
 from tidewright.events.decisions import CancelTimer, ScaleWorkload, SetTimer
-from tidewright.events.facts import TemplateObserved
+from tidewright.events.facts import PodObserved, TemplateObserved
 from tidewright.events.incumbents import IncumbentObserved
+from tidewright.events.spread import WorkloadSpreadObserved
 from tidewright.events.timers import TimerFired
+from tidewright.kube.keys import pod_key
 from tidewright.provisioning.fold import workloads
 from tidewright.provisioning.fold.common import EVALUATE, SCAN
 from tidewright.provisioning.fold.decisions import DECISIONS
@@ -30,8 +32,8 @@ from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.scaledown.removal.saga import REMOVALS
 from tidewright.provisioning.state import State
 
-_ALSO_AGAIN = (*SETTING, TemplateObserved)
-"""Facts that are folded also when they are only said again: templates were said once, long before anybody here read them."""
+_ALSO_AGAIN = (*SETTING, TemplateObserved, WorkloadSpreadObserved)
+"""Facts that are folded also when they are only said again: these were said once, long before anybody here read them."""
 _ALONE = ".0"
 """How the id of a decision ends before which its cause gave no other."""
 
@@ -45,6 +47,8 @@ def evolve(state: State, event: Event) -> Touched:
         not (isinstance(event, Fact) and event.refresh) or isinstance(event, _ALSO_AGAIN)
     ):
         apply(state, event, touched)
+    elif isinstance(event, PodObserved) and pod_key(event.namespace, event.name) in state.pods:
+        workloads.put(state, event)  # nor where spreads had put pods by then
     if state.scan.told and changes(event, touched):
         state.scan.changes += 1
     return touched

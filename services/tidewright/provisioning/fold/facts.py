@@ -10,6 +10,7 @@ from tidewright.events import provisioning as p
 from tidewright.events.acting import MODE
 from tidewright.events.base import Event
 from tidewright.events.config import ConfigSet
+from tidewright.events.spread import WorkloadSpreadGone, WorkloadSpreadObserved
 from tidewright.kube.keys import key_of, pod_key, request_key
 from tidewright.provisioning.cluster.cluster_state import first_observed, wrong_size
 from tidewright.provisioning.fold import buffers, consolidating, removals, workloads
@@ -78,6 +79,7 @@ def _pod(state: State, event: f.PodObserved, touched: Touched) -> None:
         remove_pod(state, index, key, old)
     if event.phase in ("Succeeded", "Failed"):
         state.said.pop(key, None)
+        state.subsets.pop(key, None)
         held = state.held.get(key)
         if held is not None and held.refused_at is None:
             held.refused_at = state.now
@@ -96,6 +98,7 @@ def _pod(state: State, event: f.PodObserved, touched: Touched) -> None:
     if pod.untried_at and old is not None and old.untried_at:
         pod.untried_at = old.untried_at
     state.pods[key] = pod
+    workloads.put(state, event)
     add_pod(state, index, key, pod)
     consolidating.pod_seen(state, key, pod, old)
     if old is not None and old.shape != pod.shape:
@@ -117,6 +120,7 @@ def _pod_gone(state: State, event: f.PodGone, touched: Touched) -> None:
     )  # one that is built below would not know the pod
     old = state.pods.pop(key, None)
     state.said.pop(key, None)
+    state.subsets.pop(key, None)
     if state.held.pop(key, None) is not None or state.held_chunks.pop(key, None) is not None:
         wake(state, touched)
     if old is not None:
@@ -509,5 +513,7 @@ FACTS: dict[type[Event], Callable[[State, Any, Touched], None]] = {
     f.WorkloadObserved: _workload,
     f.WorkloadGone: _workload_gone,
     f.TemplateObserved: workloads.template,
+    WorkloadSpreadObserved: workloads.spread,
+    WorkloadSpreadGone: workloads.spread_gone,
     ConfigSet: _config,
 }

@@ -12,6 +12,8 @@ from tidewright.events import facts as f
 from tidewright.events import outcomes as o
 from tidewright.events.acting import NOT_DONE
 from tidewright.events.decisions import ScaleWorkload
+from tidewright.events.spread import WorkloadSpreadGone, WorkloadSpreadObserved
+from tidewright.kube.keys import ObjectKey, key_of, pod_key
 from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.foresight.kept import (
     FORGETS,
@@ -19,8 +21,10 @@ from tidewright.provisioning.foresight.kept import (
     Scaling,
     Workload,
     form_of,
+    spreading_of,
     workload_of,
 )
+from tidewright.provisioning.foresight.spreading import place_of
 from tidewright.provisioning.state import State, owner_key
 
 _Outcome: TypeAlias = o.Applied | o.Rejected | o.Failed | o.Superseded
@@ -130,6 +134,40 @@ def _went(state: State, key: str, workload: Workload) -> None:
     counting = state.beside.index.counting if state.beside.index is not None else None
     if counting is not None:
         counting.went(key, workload)
+
+
+def spread(state: State, event: WorkloadSpreadObserved, touched: Touched) -> None:
+    key, spreading = key_of(event.namespace, event.name), spreading_of(event)
+    if event.deleting_at is not None:
+        _unspread(state, key, touched)
+    elif state.spreads.get(key) != spreading:
+        state.spreads[key] = spreading
+        index = state.beside.index
+        if index is not None and index.spreads is not None:
+            index.spreads.came(key, spreading)
+        touched.workloads = True
+
+
+def spread_gone(state: State, event: WorkloadSpreadGone, touched: Touched) -> None:
+    _unspread(state, key_of(event.namespace, event.name), touched)
+
+
+def _unspread(state: State, key: ObjectKey, touched: Touched) -> None:
+    if state.spreads.pop(key, None) is None:
+        return
+    index = state.beside.index
+    if index is not None and index.spreads is not None:
+        index.spreads.went(key)
+    touched.workloads = True
+
+
+def put(state: State, event: f.PodObserved) -> None:
+    """Where a WorkloadSpread has put a pod, if one has; of a pod of which no more is told its controller is not known either."""
+    key, place = pod_key(event.namespace, event.name), place_of(event)
+    if place and event.removal is not None:
+        state.subsets[key] = place
+    else:
+        state.subsets.pop(key, None)
 
 
 def template(state: State, event: f.TemplateObserved, _touched: Touched) -> None:

@@ -130,16 +130,20 @@ class Counting:
         ]
         return max(sets)[2] if sets else ""
 
-    def newest(self, state: State, key: str) -> Pod | None:
-        """The newest pod of the revision that is wanted which is there and stays."""
-        revision = self.revision(key)
-        pods = (
-            (state.pods[pod], pod)
-            for uid in ((revision,) if revision else self._controllers(key))
-            for pod in self._pods.get(uid, ())
-        )
+    def newest(self, state: State, key: str, place: str = "") -> Pod | None:
+        """The newest pod of the revision that is wanted which is there and stays; of those that a spread has put into one place."""
+        pods = ((state.pods[pod], pod) for pod in self.current(key) if state.subsets.get(pod, "") == place)
         staying = [(pod.created_at, key, pod) for pod, key in pods if pod.deleting_at is None]
         return max(staying, key=lambda found: found[:2])[2] if staying else None
+
+    def current(self, key: str) -> Iterator[PodKey]:
+        """The pods of a workload that have the revision which is wanted, or may; all where there are none to tell apart."""
+        revision = self.revision(key)
+        uids: Iterable[str] = (revision,) if revision else self._controllers(key)
+        if not revision and key.startswith("Deployment/"):  # those that are known have another template
+            uids = [uid for uid in uids if uid not in self._keys]
+        for uid in uids:
+            yield from self._pods.get(uid, ())
 
     def _controllers(self, key: str) -> Iterator[str]:
         """Uids of a workload and of all that it controls."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from tidewright.events.acting import MODE
 from tidewright.events.base import JsonObject
 from tidewright.events.facts import WorkloadObserved
+from tidewright.events.spread import WorkloadSpreadObserved
 from tidewright.kube.podtemplates import essentials
 
 MOST_FORMS = 10_000
@@ -99,6 +101,42 @@ def workload_of(event: WorkloadObserved, before: Workload | None) -> Workload:
         if same == before:
             return before
     return seen
+
+
+class Spreading(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A WorkloadSpread, as `WorkloadSpreadObserved` has it.
+
+    Attributes:
+        mode: the mode that its annotation asks for; empty without one.
+        closed: subsets that take no pods by now, as its status says.
+    """
+
+    spec: JsonObject = {}
+    created_at: float = 0.0
+    mode: str = ""
+    closed: tuple[str, ...] = ()
+
+
+def spreading_of(event: WorkloadSpreadObserved) -> Spreading:
+    """A WorkloadSpread as it is now. Of a status that cannot be read nothing is taken."""
+    return Spreading(
+        spec=event.spec,
+        created_at=event.created_at or 0.0,
+        mode=event.annotations.get(MODE, ""),
+        closed=_closed(event.status),
+    )
+
+
+def _closed(status: JsonObject) -> tuple[str, ...]:
+    try:
+        return tuple(
+            str(subset["name"])
+            for subset in status.get("subsetStatuses") or ()
+            for condition in subset.get("conditions") or ()
+            if (condition.get("type"), condition.get("status")) == ("Schedulable", "False")
+        )
+    except (AttributeError, TypeError, KeyError):
+        return ()
 
 
 class Scaling(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from tidewright.events.base import ObjectRef
 from tidewright.kube.keys import ObjectKey, PodKey
 from tidewright.kube.podshape import PodShape
 from tidewright.provisioning.foresight.kept import Scaling, Workload
+from tidewright.provisioning.foresight.spreading import Part, split
 from tidewright.provisioning.foresight.templates import Unreadable
 from tidewright.provisioning.foresight.templates import shape_of as shape_of_template
 from tidewright.provisioning.foresight.wanted import lacking
@@ -156,12 +157,15 @@ def expected(state: State, index: Index, now: float) -> Expecting:
         late = until(state, index, key)
         if late <= now:
             continue
-        shape = _shape(state, index, key)
-        if shape is not None:
+        most = min(many, max(0, index.settings.foresight_limit))
+        shapes = _shapes(state, index, key, most)
+        if shapes:
+            found.cut += many - most
             found.dues.append(late)
-            uid, scaling = state.workloads[key].uid, scaling_of(state, index, key)
-            decision = scaling.decision if scaling is not None else ""
-            found.shares.append(Share(workload=key, uid=uid, shape=shape, count=many, decision=decision))
+        uid, scaling = state.workloads[key].uid, scaling_of(state, index, key)
+        decision = scaling.decision if scaling is not None else ""
+        for shape, pods in shapes:
+            found.shares.append(Share(workload=key, uid=uid, shape=shape, count=pods, decision=decision))
     made: Counter[tuple[str, str]] = Counter()
     for pod_key in index.untried:
         top = _of_untried(state, index, pod_key, now)
@@ -195,10 +199,34 @@ def _of_untried(state: State, index: Index, key: PodKey, now: float) -> str:
     return index.counting.of_pod(key, pod)
 
 
-def _shape(state: State, index: Index, key: str) -> PodShape | None:
-    """The shape of the pods that a workload is about to get: that of its newest one, else its template's; None: not known."""
+def _shapes(state: State, index: Index, key: str, many: int) -> list[tuple[PodShape, int]]:
+    """The shapes of the pods that a workload is about to get, and how many have each; without those of which none is known."""
+    found = []
+    for part in _parts(state, index, key, many):
+        shape = _shape(state, index, key, part)
+        if shape is not None:
+            found.append((shape, part.pods))
+    return found
+
+
+def _parts(state: State, index: Index, key: str, many: int) -> list[Part]:
+    """Where spreads put them."""
+    taking = index.spreads.of(state, key) if index.spreads is not None else None
+    if index.counting is None or taking is None:
+        return [Part(many)]
+    ordinals = kind_of(key) == "StatefulSet"
+    there = {
+        pod: state.subsets.get(pod, "")
+        for pod in index.counting.current(key)
+        if ordinals or state.pods[pod].deleting_at is None  # one that leaves still has its name
+    }
+    return split(taking, wanting(state, index, key), many, there)
+
+
+def _shape(state: State, index: Index, key: str, part: Part) -> PodShape | None:
+    """That of its newest one that went there, else its template's; None: not known."""
     counting, workload = index.counting, state.workloads[key]
-    newest = counting.newest(state, key) if counting is not None else None
+    newest = counting.newest(state, key, part.name) if counting is not None else None
     if newest is not None:
         fields = state.shapes.get(newest.shape)
         if fields is not None and not has_claims(fields.scheduling, fields.requests):
@@ -209,7 +237,7 @@ def _shape(state: State, index: Index, key: str) -> PodShape | None:
         return None
     namespace = target_of(key, "").namespace
     try:
-        digest, fields = shape_of_template(form, namespace, workload.labels, state.objects)
+        digest, fields = shape_of_template(form, namespace, workload.labels, state.objects, part.subset)
     except Unreadable:
         return None
     if has_claims(fields.scheduling, fields.requests):

@@ -1,7 +1,8 @@
 """What a pod of a template will be like, once admission has had it: as far as that decides where it may run.
 
 That is what the API server does to every pod: requests that are missing (limits, then the namespace's LimitRanges), the
-priority of its class, and the tolerations that all pods are given. What webhooks change is seen in the first pod.
+priority of its class, and the tolerations that all pods are given; and what the subset of a WorkloadSpread adds. What
+other webhooks change is seen in the first pod.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import msgspec
 
 from tidewright.events.base import JsonObject
 from tidewright.kube.shapes import Shapes, SpecFields
+from tidewright.kube.workloadspreads.inject import inject
+from tidewright.kube.workloadspreads.spec import Subset
 from tidewright.provisioning.foresight.kept import Form
 from tidewright.provisioning.state import ShapeFields
 
@@ -37,6 +40,7 @@ def shape_of(
     namespace: str,
     labels: Mapping[str, str],
     objects: Mapping[str, Mapping[str, JsonObject]],
+    subset: Subset | None = None,
 ) -> tuple[str, ShapeFields]:
     """The digest and the shape of a pod of a template.
 
@@ -45,6 +49,7 @@ def shape_of(
         namespace: of its pods.
         labels: of its pods.
         objects: kind to name to what placement knows of LimitRanges and PriorityClasses (`State.objects`).
+        subset: of a WorkloadSpread, that its pods are put into.
 
     Raises:
         Unreadable: it cannot be read.
@@ -53,6 +58,10 @@ def shape_of(
         raise Unreadable(form.error)
     try:
         spec = _admitted(form.spec, namespace, objects)
+        if subset is not None:
+            injected = inject({"metadata": {"labels": dict(labels)}, "spec": spec}, "", subset)
+            labels = injected["metadata"].get("labels") or {}
+            spec = _admitted(injected.get("spec") or {}, namespace, objects)
         told = _shapes.of(namespace, labels, _fields(spec))
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise Unreadable(f"{type(error).__name__}: {error}") from error

@@ -23,6 +23,7 @@ from tidewright.provisioning.state import Node
 
 if TYPE_CHECKING:
     from tidewright.provisioning.foresight.counting import Counting
+    from tidewright.provisioning.foresight.spreading import Spreads
     from tidewright.provisioning.scaledown.cards import Cards
 
 
@@ -68,6 +69,7 @@ class Index:
         owners_changed: workloads that have, by `owner_key`.
         cards: what scale-down keeps of each node; made by who asks first.
         counting: whose pods are whose; None where nothing is expected.
+        spreads: WorkloadSpreads by their targets; None where nothing is expected.
         lacks: workloads that lack pods, to how many, as of when they were last looked at (`foresight.shares`).
         read: pod templates of buffers as they were read, by what for; each holds as long as the template is the same object.
     """
@@ -99,6 +101,7 @@ class Index:
         self.owners_changed: set[str] = set()
         self.cards: Cards | None = None
         self.counting: Counting | None = None
+        self.spreads: Spreads | None = None
         self.lacks: dict[str, int] = {}
         self.read: dict[tuple[str, BufferKey], Read] = {}
         self.settings = Settings()

@@ -16,6 +16,7 @@ from tidewright.kube.podshape import NodeView
 from tidewright.kube.taints import UNNEEDED
 from tidewright.provisioning import settings
 from tidewright.provisioning.foresight.counting import Counting
+from tidewright.provisioning.foresight.spreading import Spreads
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.resolving import seat_of
 from tidewright.provisioning.pending.helped import expendable
@@ -37,6 +38,7 @@ def _built(state: State) -> Index:
         index.settings = msgspec.structs.replace(index.settings, priorities=state.priorities)
     if index.settings.foresight != settings.OFF:
         index.counting = Counting(state.workloads)
+        index.spreads = Spreads(state.spreads)
     for name, group in state.groups.items():
         index.owner.update(dict.fromkeys((i.id for i in group.instances), name))
     index.grid.add_nodes(_noted(state, index, name, node) for name, node in state.nodes.items())
