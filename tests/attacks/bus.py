@@ -20,6 +20,7 @@ from tests.waiting import until_now
 from tidewright.asking.services import DECIDERS, EVERY
 from tidewright.cli.contract.permissions import (
     ARCHIVE,
+    ARCHIVER,
     INSTALLER,
     READER,
     USERS,
@@ -35,7 +36,7 @@ from tidewright.log.snapshots import bucket
 CLUSTER = "prod"
 STREAM = stream_of(CLUSTER)
 ROOT = f"tw.{CLUSTER}"
-ATTACKERS = (*EVERY, READER)
+ATTACKERS = (*EVERY, READER, ARCHIVER)
 """Whose credentials may fall into wrong hands, tried one by one."""
 STREAMS = (STREAM, f"KV_{members_of(STREAM)}", *(f"OBJ_{bucket(STREAM, name)}" for name in DECIDERS))
 BIN = Path(sys.executable).parent / "nats-server"

@@ -25,6 +25,7 @@ from tidewright.log.snapshots import Snapshot
 from tidewright.log.subjects import Slot, Subjects
 
 if TYPE_CHECKING:
+    from tidewright.archive.reading import SeveralFiles
     from tidewright.log.keyring import Keyring
 
 IN_MEMORY_BYTES = 64 << 20
@@ -37,7 +38,7 @@ MATCHED = 500
 class Indexed:
     """The records of a file, by place, by sequence and by subject."""
 
-    def __init__(self, file: ExportFile, records: Iterable[Record]) -> None:
+    def __init__(self, file: ExportFile | SeveralFiles, records: Iterable[Record]) -> None:
         """Read the file once; `records` are those of it that are wanted.
 
         Raises:
@@ -116,7 +117,7 @@ class Indexed:
 class ExportedLog:
     """A log in a file."""
 
-    def __init__(self, file: ExportFile, anchors: Anchors = None) -> None:
+    def __init__(self, file: ExportFile | SeveralFiles, anchors: Anchors = None) -> None:
         """With `anchors`, only what they vouch for is there.
 
         Raises:

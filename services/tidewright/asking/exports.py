@@ -111,7 +111,7 @@ async def exported(
     snapshots = (
         await beginnings(source, services, slots, part.since)
         if part.since
-        else await _kept(source, services, slots)
+        else await kept_states(source, services, slots)
     )
     needed = Needed.after(snapshots, whole=not part.since, slots=slots)
     names = {service.name for service in services}
@@ -122,7 +122,7 @@ async def exported(
         cluster=source.subjects.cluster, stream=source.stream, slots=source.slots, slot_hash=SLOT_HASH,
         first_seq=max(first, needed.least + 1), last_seq=until, since=part.since_at, until=part.until_at,
         namespaces=part.namespaces, version=__version__, ends=ends, cluster_id=await source.cluster_id(),
-        keys=await _key_records(source),
+        keys=await key_records(source),
         without=withholding.fields or left_out_of(source),
     )  # fmt: skip
     with (
@@ -144,7 +144,7 @@ async def exported(
     return writer
 
 
-async def _key_records(source: Source) -> tuple[Record, ...]:
+async def key_records(source: Source) -> tuple[Record, ...]:
     """The key records of the log that are good."""
     keyring = await source.keyring()
     return () if keyring is None else keyring.records
@@ -226,7 +226,7 @@ def _kept_place(place: str, services: set[str], slots: tuple[Slot, ...] | None) 
     return service in services and (slots is None or slot in slots)
 
 
-async def _kept(
+async def kept_states(
     source: Source, services: Sequence[Service], slots: tuple[Slot, ...] | None
 ) -> list[Snapshot]:
     """The snapshots from which what is retained can be folded."""

@@ -86,10 +86,14 @@ class AskedLogOptions(LogOptions):
     Attributes:
         data: Data folder of `tidewright up` or `demo`: the log that is kept there, whether they run or not.
         trust: Root keys (root.pub) that vouch for everybody's: nothing else on the log is believed.
+        archive: Sealed archive (folder, file:// or s3://BUCKET/PREFIX) that is read before what the log still has.
+        archive_key: Public key that the archive has to be sealed with, as the archiver writes it (archiver.key.pub).
     """
 
     data: Path | None = None
     trust: Annotated[Path | None, read("--trust")] = None
+    archive: str = ""
+    archive_key: Path | None = None
 
 
 def emit(

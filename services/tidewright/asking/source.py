@@ -372,6 +372,14 @@ async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[S
     """
     configure_when_used(_warn_only)
     folder = where.data if isinstance(where, AskedLogOptions) else None
+    if isinstance(where, AskedLogOptions) and where.archive:
+        if file is not None:
+            raise BadInput("--log names a log in a file, and --archive a sealed archive: give one of them")
+        from tidewright.asking.archived import with_archive
+
+        async with with_archive(where) as source:
+            yield source
+        return
     if file is not None:
         if folder is not None:
             raise BadInput("--log names a log in a file, and --data that of a folder: give one of them")
@@ -381,7 +389,7 @@ async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[S
         if not file.is_file():  # noqa: ASYNC240  # once, before anything else runs
             raise BadInput(f"--log {file}: there is no such file; `tidewright export` writes one")
         try:
-            exported = ExportedLog(ExportFile(file), _anchors(where))
+            exported = ExportedLog(ExportFile(file), anchors_of(where))
         except (BadExport, BadKey, NoKeys) as error:
             raise BadInput(str(error)) from error
         try:
@@ -428,7 +436,7 @@ def _asking(on: LogOptions, kept: LogOptions) -> AskedLogOptions:
     return AskedLogOptions(nats=kept.nats, cluster=kept.cluster, trust=trust)
 
 
-def _anchors(where: LogOptions | None) -> Anchors:
+def anchors_of(where: LogOptions | None) -> Anchors:
     trust = where.trust if isinstance(where, AskedLogOptions) else None
     if trust is None:
         return None
@@ -494,6 +502,8 @@ async def reached(where: LogOptions | None) -> AsyncIterator[LogOptions]:
         BadInput: no log is kept in the folder; several stacks run.
         Unavailable: its server does not start.
     """
+    if isinstance(where, AskedLogOptions) and where.archive:
+        raise BadInput("--archive: this asks a running log alone; leave it out")
     on = located(where or LogOptions())
     folder = on.data if isinstance(on, AskedLogOptions) else None
     if folder is None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tidewright.archive.chain import Found
 from tidewright.asking.answers import Authenticated, FoundDifference, LogVerification
 from tidewright.asking.progress import progress
 from tidewright.asking.service_state import inputs_of
@@ -57,9 +58,13 @@ class Verified:
         return self.report.count == 0 and bool(self.services)
 
 
-async def verified(source: Source, services: tuple[Service, ...]) -> Verified:
-    """Verify some services' decisions over everything that the log holds."""
+async def verified(
+    source: Source, services: tuple[Service, ...], before: Iterable[Difference] = ()
+) -> Verified:
+    """Verify some services' decisions over everything that the log holds; what was found `before` is told first."""
     report = Report()
+    for difference in before:
+        report.add(difference)
     furthest = await source.furthest()
     first, last = await source.bounds()  # of a log that is being written: what comes later is another matter
     keyring = await source.keyring()
@@ -116,6 +121,14 @@ async def verified(source: Source, services: tuple[Service, ...]) -> Verified:
         report, tuple(v.inputs.service for v in verifiers if v.checkpoints), messages, passing.commits, passing.signed,
         passing.unknown, keys.said.generation if keys else 0, source.vouched, keys.said.history if keys else 0,
     )  # fmt: skip
+
+
+def archive_altered(found: Sequence[Found]) -> Verified:
+    """What is said of an archive that is not what was sealed: nothing of it is folded."""
+    report = Report()
+    for one in found:
+        report.add(Difference("the archive", "", one.seq, "altered archive", str(one)))
+    return Verified(report, ())
 
 
 def _altered(differences: list[Difference], record: Record, service: str, what: str) -> None:

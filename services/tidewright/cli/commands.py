@@ -188,6 +188,7 @@ COMMANDS: tuple[Command, ...] = (
             ("tidewright verify --cluster prod", "a running log"),
             ("tidewright verify --data FOLDER", "the one that `up` or `demo` kept there, whether they run or not"),
             ("tidewright verify --log march.twlog", "an exported one, without NATS and without a cluster"),
+            ("tidewright verify --cluster prod --archive s3://audit/logs", "a sealed archive, and what the log has behind it"),
         ),
     ),
     Command(
@@ -277,6 +278,7 @@ COMMANDS: tuple[Command, ...] = (
             ("tidewright keys new keys/", "a root key, and one for each service"),
             ("tidewright keys install keys/ --cluster prod --nats nats://nats:4222", "from here on nothing else is believed"),
             ("tidewright keys show --cluster prod --trust keys/root.pub", "those that are in force"),
+            ("tidewright keys archiver archiver.key", "the key that follows the archiver's"),
         ),
     ),
     Command(

@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import App, Group, Parameter
@@ -212,6 +213,42 @@ def _decider(service: Service) -> Callable[..., int]:
         )
 
     return command
+
+
+@app.command
+def archiver(
+    *,
+    log: LogOptions | None = None,
+    process: ProcessFlags | None = None,
+    archive: Annotated[
+        str,
+        Parameter(
+            help="Where segments are sealed into: a folder, file:// or s3://BUCKET/PREFIX.", group=THE_SERVICE
+        ),
+    ],
+    key: Annotated[
+        Path,
+        Parameter(
+            help="File of the archiver's own key, made with a new archive; FILE.pub is for who verifies.",
+            group=THE_SERVICE,
+        ),
+    ],
+    every: Annotated[
+        float,
+        Parameter(
+            help="A message is sealed at most so many wall seconds after it was seen.",
+            group=THE_SERVICE,
+            validator=POSITIVE,
+        ),
+    ] = 60.0,
+) -> int:
+    """Seal the log, segment by segment, into an archive. It asks as a reader, and writes nothing on the log."""
+    from tidewright.archiver.service import Options, run
+    from tidewright.host.process.service import LogOptions as Wiring
+
+    on = log or LogOptions()
+    options = Options(Wiring(on.nats, on.cluster, on.identity()), archive, key, every)
+    return execute("archiver", process or ProcessFlags(), lambda it: run(options, it))
 
 
 app.command(endpoint.shard_labels, name="shard-labels", help=BY_NAME["shard-labels"].summary)

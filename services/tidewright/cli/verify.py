@@ -8,12 +8,13 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from tidewright.asking.answers import builtins
+from tidewright.asking.errors import CommandError
 from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.service_state import deciders
 from tidewright.asking.services import Service
 from tidewright.asking.source import FromFile, opened
 from tidewright.asking.tables import plain
-from tidewright.asking.verify import Verified, answer, verified
+from tidewright.asking.verify import Verified, answer, archive_altered, verified
 from tidewright.asking.withholding import Followed, as_json, as_text, followed, left_out_of
 from tidewright.host.fold.verify import Difference
 
@@ -29,6 +30,8 @@ def verify(
     chosen = deciders(service)
 
     async def run() -> tuple[Verified | Followed, str, tuple[str, ...]]:
+        if log is not None and log.archive and file is None:
+            return await _archived(log, chosen)
         async with opened(log, file) as source:
             if without := left_out_of(source):
                 return await followed(source.stored(), source.subjects), source.name, without
@@ -42,6 +45,22 @@ def verify(
     whole = result
     emit(builtins(answer(whole, name)), output, lambda: plain(_as_text(whole, name, chosen)))
     return 0 if whole.good else 1
+
+
+async def _archived(
+    log: AskedLogOptions, chosen: tuple[Service, ...]
+) -> tuple[Verified, str, tuple[str, ...]]:
+    """An archive and the log, or what is wrong with the archive."""
+    from tidewright.archive.reading import Altered
+    from tidewright.asking.archived import with_archive
+
+    try:
+        async with with_archive(log, comparing=True) as source:
+            return await verified(source, chosen, source.differences), source.name, ()
+    except CommandError as error:
+        if not isinstance(error.__cause__, Altered):
+            raise
+        return archive_altered(error.__cause__.found), f"archive {error.__cause__.url}", ()
 
 
 def _as_text(result: Verified, name: str, asked: tuple[Service, ...]) -> str:
@@ -65,6 +84,8 @@ def _as_text(result: Verified, name: str, asked: tuple[Service, ...]) -> str:
         writers = ", ".join(f"{software} ({n})" for software, n in sorted(report.software.items()))
         lines.append(f"The decisions were written by {writers}.")
     lines.append(_authenticated(result))
+    if not result.messages and report.count:
+        lines = [f"{name}: it is not what was sealed, and was not folded: NOTHING ELSE WAS VERIFIED."]
     if not result.services and not report.count:
         nothing = (
             "The log is empty"

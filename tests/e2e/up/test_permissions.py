@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,8 +13,13 @@ import pytest
 from tests.e2e.conftest import Cluster, tidewright
 from tests.e2e.pipeline.test_pipeline import DEPLOYMENT, LABELS, World, autoscaler, ready
 from tests.ports import free_port
+from tidewright.archive.keys import ArchiverKeys
+from tidewright.archive.reading import checked
+from tidewright.archive.store import FolderStore
+from tidewright.archiver.service import Archiver
 from tidewright.asking.services import DECIDERS
-from tidewright.cli.contract.permissions import INSTALLER, READER, USERS, configuration, variable
+from tidewright.asking.source import RunningLog
+from tidewright.cli.contract.permissions import ARCHIVER, INSTALLER, READER, USERS, configuration, variable
 from tidewright.cli.supervisor import Program, Supervisor
 from tidewright.kube.client import Kube
 from tidewright.log.connection import Log, Message
@@ -128,3 +134,24 @@ async def test_snapshots_are_their_services_own(guarded: int) -> None:
         assert not await Snapshots(log).put(snapshot, b"forged")
     async with await Log.connect(url(guarded, READER), CLUSTER, timeout_s=10.0) as log:
         assert await Snapshots(log)._object("autoscaler", "0.v1") == b"later state"
+
+
+async def test_the_archiver_seals_the_log_with_a_readers_rights(guarded: int, tmp_path: Path) -> None:
+    async with await Log.connect(url(guarded, INSTALLER), CLUSTER, timeout_s=10.0) as log:
+        subjects = [log.subjects.config("clock"), log.subjects.checkpoint(Slot("0"), "autoscaler")]
+        for subject in subjects:
+            await log.commit([Message(subject, b"{}")])
+        # As on a log whose beginning aged out, where segments begin with the states that are kept.
+        await log.api(f"STREAM.PURGE.{log.stream}", {"seq": 2})
+    store = FolderStore(tmp_path / "archive")
+    async with await Log.connect(url(guarded, ARCHIVER), CLUSTER, timeout_s=10.0) as log:
+        log.directly = True
+        await log.adopt_slots()
+        archiver = Archiver(RunningLog(log), store, ArchiverKeys(tmp_path / "key"), 0.001)
+        async with asyncio.timeout(30):
+            while archiver.last < 2:
+                await archiver.turn()
+        with pytest.raises(LogError):
+            await log.commit([Message(subjects[0], b"{}")])
+    [head] = (await checked(store, tmp_path)).heads
+    assert (head.first, head.last, head.records) == (2, 2, 1)

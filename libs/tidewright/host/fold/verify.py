@@ -39,6 +39,8 @@ Cause = Literal[
     "altered message",
     "not authenticated",
     "cut off",
+    "altered archive",
+    "not sealed",
 ]
 
 

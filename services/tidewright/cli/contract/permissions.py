@@ -8,7 +8,7 @@ reaches the log by service imports alone: one for each subject that it may publi
 - what is not imported does not exist: no service can make, change, purge or delete a stream.
 
 A decider may write its own decisions, timers, ledgers and snapshots, and nothing else; facts are the
-watcher's alone, outcomes the actuator's. `READER` may only read, without consumers, for people who ask the log. Each user's
+watcher's alone, outcomes the actuator's. `READER` may only read, without consumers, for people who ask the log, and `ARCHIVER` no more than that. Each user's
 permissions repeat its imports, so that who is refused hears of it at once.
 
 `ARCHIVE` is an account with a mirror of the stream from which nothing can be deleted. It may follow the
@@ -33,6 +33,8 @@ from tidewright.log.subjects import escape
 
 READER = "reader"
 """The user of whoever asks the log: `tidewright get`, `explain`, `verify`, `export`, `console`."""
+ARCHIVER = "archiver"
+"""The user of the archiver, which reads the log as it is stored, and snapshots; nothing else."""
 INSTALLER = "installer"
 """The user of `tidewright install` and `import`, who alone may make, change and purge streams; not kept."""
 ARCHIVE = USER
@@ -40,7 +42,7 @@ ARCHIVE = USER
 LOG = "log"
 """The account that owns the streams. Its only user is the installer."""
 
-USERS: tuple[str, ...] = (*EVERY, READER, INSTALLER, ARCHIVE)
+USERS: tuple[str, ...] = (*EVERY, READER, ARCHIVER, INSTALLER, ARCHIVE)
 """Every user of the bus."""
 
 SEVERAL = ("CONSUMER.MSG.NEXT.", "DIRECT.GET.")
@@ -84,11 +86,16 @@ def publishes(service: Service, cluster: str) -> list[str]:
 
 def publishes_reader(cluster: str) -> list[str]:
     """Subjects on which who only reads may publish: questions."""
+    members = f"$JS.API.STREAM.MSG.GET.KV_{members_of(stream_of(cluster))}"  # whether a watcher looks
+    return [*publishes_archiver(cluster), members]
+
+
+def publishes_archiver(cluster: str) -> list[str]:
+    """Subjects on which who only reads the log and its snapshots may publish: questions."""
     stream = stream_of(cluster)
     # No consumer: those are the services', and one delivers to wherever it is told.
     subjects = [f"$JS.API.{verb}.{stream}" for verb in ("STREAM.INFO", "STREAM.MSG.GET", "DIRECT.GET")]
-    subjects.append("$JS.API.INFO")
-    subjects.append(f"$JS.API.STREAM.MSG.GET.KV_{members_of(stream)}")  # whether a watcher looks
+    subjects.append("$JS.API.INFO")  # without it the server takes the account for one without streams
     for service in SERVICES:
         if service.role is Role.DECIDER:
             subjects += reading_objects(bucket(stream, service.name))
@@ -110,7 +117,8 @@ def stream_of(cluster: str) -> str:
 def imports(cluster: str) -> dict[str, list[str]]:
     """Account to the subjects that it imports from the log's."""
     by_account = {service.name: publishes(service, cluster) for service in SERVICES}
-    return {**by_account, READER: publishes_reader(cluster), ARCHIVE: follows(cluster)}
+    asking = {READER: publishes_reader(cluster), ARCHIVER: publishes_archiver(cluster)}
+    return {**by_account, **asking, ARCHIVE: follows(cluster)}
 
 
 def configuration(cluster: str, stores: tuple[str, str] | None = None) -> str:
@@ -136,7 +144,7 @@ def configuration(cluster: str, stores: tuple[str, str] | None = None) -> str:
         *_imports([*(_follow(subject) for subject in taken[ARCHIVE]), _delivered()]),
         "  }",
     ]
-    for user in (*EVERY, READER):
+    for user in (*EVERY, READER, ARCHIVER):
         lines += [f"  {user} {{", *_user(user, taken[user])]
         lines += [*_imports([_service(subject) for subject in taken[user]]), "  }"]
     return "\n".join([*lines, "}", ""])

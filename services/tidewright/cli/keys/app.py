@@ -12,4 +12,5 @@ app = App(name="keys", help_format="plaintext", help_epilogue=COMMANDS["keys"].e
 app.command(commands.new)
 app.command(commands.install)
 app.command(commands.show)
+app.command(commands.archiver)
 with_examples(app, "keys")

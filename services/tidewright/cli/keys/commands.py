@@ -1,4 +1,4 @@
-"""`tidewright keys new`, `install` and `show`."""
+"""`tidewright keys new`, `install`, `show` and `archiver`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from tidewright.asking.errors import translated
+from tidewright.asking.errors import BadInput, translated
 from tidewright.asking.options import AskedLogOptions, LogOptions, Output, emit
 from tidewright.cli.contract.writing import WRITES
 from tidewright.cli.keys import manifests
@@ -112,3 +112,24 @@ def _table(record: dict[str, object]) -> str:
     head += f"sequences up to {record['history']} were written before"
     width = max(map(len, services))
     return "\n".join([head, *(f"  {name:{width}}  {', '.join(keys)}" for name, keys in services.items())])
+
+
+def archiver(
+    file: Annotated[Path, Parameter(help="The archiver's key; FILE.pub and FILE.next are beside it.")], /
+) -> int:
+    """Make the archiver's key, or, where there is one, the key that is to follow it. The archiver makes its first one itself."""
+    from tidewright.archive.keys import ArchiverKeys, made
+
+    keys = ArchiverKeys(file)
+    path = keys.next if file.exists() else file
+    try:
+        key = made(path)
+    except FileExistsError as error:
+        raise BadInput(
+            f"{path} is there already, and has not followed yet: the next segment that is sealed names it; where files cannot be "
+            f"renamed (a Secret), move it to {file} yourself once that is so"
+        ) from error
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written: {error.strerror}") from error
+    print(f"{path}: made, {keyfiles.key_id(key.public_key())}; its public half: {path}.pub")
+    return 0
