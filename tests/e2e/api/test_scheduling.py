@@ -185,3 +185,22 @@ async def test_a_cordoned_node_gets_nothing_new(client: Client, node: Make) -> N
     assert "were unschedulable" in await unschedulable(client, "p")
     await client.merge(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": None}})
     assert await bound(client, "p") == name
+
+
+async def test_an_important_pod_displaces_as_few_others_as_it_needs(client: Client, node: Make) -> None:
+    name = f"important-{client.namespace}"
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    await client.create(classes, {"metadata": {"name": name}, "value": 1000})
+    try:
+        there = await node("one")
+        for number in range(2):
+            low = wanting(client, f"low-{number}")
+            low["spec"]["terminationGracePeriodSeconds"] = 0  # no kubelet would end them
+            await client.create(client.path("pods"), low)
+            assert await bound(client, f"low-{number}") == there
+        await client.create(client.path("pods"), wanting(client, "high", priorityClassName=name))
+        assert await bound(client, "high") == there
+        left = [item["metadata"]["name"] for item in (await client.get(client.path("pods")))["items"]]
+        assert len([one for one in left if one.startswith("low-")]) == 1
+    finally:
+        await client.delete(f"{classes}/{name}")

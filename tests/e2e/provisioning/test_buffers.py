@@ -66,7 +66,9 @@ async def test_a_buffer_makes_nodes_a_pod_takes_its_room_at_once_and_it_is_fille
     await until(world.kube, world.templates, lambda left: name not in left, timeout_s=60)
 
 
-async def test_in_hold_a_placeholder_keeps_the_room_until_a_pod_wants_it(world: World) -> None:
+async def test_in_hold_a_placeholder_keeps_the_room_until_the_scheduler_displaces_it_for_a_pod(
+    world: World,
+) -> None:
     await world.group("only", initial=1, min=1, max=1)
     await world.nodes(1)
     await world.configure(profile="hold")
@@ -86,15 +88,20 @@ async def test_in_hold_a_placeholder_keeps_the_room_until_a_pod_wants_it(world: 
     (placeholder,) = held(pods)
     assert placeholder["spec"]["priorityClassName"] == "tidewright-buffer"
     assert placeholder["spec"]["priority"] == -(2**31)
+    await world.services.supervisor.stop()  # nobody of ours is needed for what follows
     pod = {"apiVersion": "v1", "kind": "Pod", **world.template()}
     pod["metadata"] = {**pod["metadata"], "name": "real"}
-    await send(world.kube, "POST", world.pods, pod)
+    real = await send(world.kube, "POST", world.pods, pod)
     await until(
         world.kube,
         world.pods,
         lambda pods: bool(pods["real"]["spec"].get("nodeName")) and not held(pods),
         timeout_s=60,
     )
+    said = await world.said("Preempted")
+    if world.cluster.embedded:
+        assert said["Preempted"].startswith(f"Preempted by pod {real['metadata']['uid']} on node ")
+    await world.start()
     await until(
         world.kube,
         buffers,

@@ -146,6 +146,7 @@ class PodSpec(_Struct):
     tolerations: list[Toleration] = []
     topology_spread_constraints: list[JsonObject] = []
     priority: int = 0
+    preemption_policy: str = "PreemptLowerPriority"
     scheduler_name: str = "default-scheduler"
     scheduling_gates: list[JsonObject] = []
     restart_policy: str = "Always"
@@ -163,6 +164,7 @@ class ContainerStatus(_Struct):
 
 class PodStatus(_Struct):
     phase: str = "Pending"
+    nominated_node_name: str = ""
     conditions: list[Condition] = []
     start_time: str | None = None
     pod_ip: str = msgspec.field(default="", name="podIP")

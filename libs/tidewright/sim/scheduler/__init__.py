@@ -6,7 +6,8 @@ table        the nodes as arrays: allocatable, used, masks that are kept current
 counts       pods per node by label selector, for affinity and spreading
 ranking      nodes by how well they suit a shape, kept from pod to pod
 placement    one pod's place: filters in the real order with their reasons, then scores
+preemption   whom a pod displaces that has no place
 loop         the queue, bindings, conditions and object events
 
-Priority orders the queue; nothing is preempted.
+Priority orders the queue, and pods displace others of lower priority.
 """

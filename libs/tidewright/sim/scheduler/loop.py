@@ -2,7 +2,8 @@
 
 One pod at a time is placed, in order of priority and then arrival; bindings are sent side by side
 while the next pods are placed on the assumption that they succeed. A pod that fits nowhere gets the
-condition and an object event, and comes back when something changes that could help.
+condition and an object event, and comes back when something changes that could help. Where pods of lower
+priority are in its way they are deleted; the room is kept for it until they have gone.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from tidewright.kube.quantities import NotAQuantity
 from tidewright.kube.times import rfc3339
 from tidewright.log.clock import Clock
 from tidewright.sim.controllers.cache import Cache
-from tidewright.sim.controllers.objects import NODE, POD, Node, Pod
+from tidewright.sim.controllers.objects import DISRUPTION_BUDGET, NODE, POD, Node, Pod
 from tidewright.sim.controllers.recorder import Recorder
-from tidewright.sim.controllers.writes import STRATEGIC_PATCH, Write, Writer, patch
+from tidewright.sim.controllers.writes import STRATEGIC_PATCH, Write, Writer, delete, patch
 from tidewright.sim.scheduler.placement import Placer, Refusal, Shape, shape_of
+from tidewright.sim.scheduler.preemption import NEVER, Preemption
 
 _log = structlog.get_logger(__name__)
 
@@ -30,6 +32,15 @@ NAME: Final = "default-scheduler"
 QUIET_S: Final = 0.02
 """Changes within so many wall seconds give unschedulable pods one new chance together."""
 _AT_ONCE: Final = 32  # pods placed before other tasks get their turn
+
+
+class _Nominated(msgspec.Struct, frozen=True):
+    """A pod for which room is made: it takes that room already, beside those who leave."""
+
+    pod: Pod
+    shape: Shape
+    node: str
+    victims: frozenset[str]
 
 
 class Scheduler:
@@ -41,6 +52,8 @@ class Scheduler:
         self._clock = clock
         self._recorder = recorder
         self.placer = Placer()
+        self._preemption = Preemption(self.placer)
+        self._nominated: dict[str, _Nominated] = {}
         self._shapes: dict[bytes, Shape] = {}
         self._placed: dict[str, tuple[Pod, Shape, str]] = {}
         self._waiting: dict[str, Pod] = {}
@@ -49,12 +62,13 @@ class Scheduler:
         self._stuck: dict[str, Pod] = {}
         self._said: dict[str, str] = {}
         self._failures: dict[str, int] = {}
-        self._refused: dict[bytes, str] = {}
+        self._refused: dict[tuple[bytes, int, str], str] = {}
         self._work = asyncio.Event()
         self._changed = asyncio.Event()
         self._slots = asyncio.Semaphore(64)
         self.bound = 0
         cache.of(NODE)
+        self._budgets = cache.of(DISRUPTION_BUDGET)
 
     async def run(self) -> None:
         """Schedule until cancelled. Starts once nodes and pods had their first list."""
@@ -76,6 +90,8 @@ class Scheduler:
                 name = old.metadata.name
                 for uid in [uid for uid, (_, _, node) in self._placed.items() if node == name]:
                     self._unplace(uid)
+                for uid in [uid for uid, one in self._nominated.items() if one.node == name]:
+                    self._free(uid)
                 self.placer.table.drop(name)
         else:
             if old is not None and not _matters(old, new):
@@ -97,6 +113,7 @@ class Scheduler:
         if old is not None and old.metadata.uid != uid:
             self._forget(old.metadata.uid)
         if new.spec.node_name:
+            self._free(uid)
             self._waiting.pop(uid, None)
             self._stuck.pop(uid, None)
             known = self._placed.get(uid)
@@ -132,7 +149,8 @@ class Scheduler:
         self._stuck.pop(uid, None)
         self._said.pop(uid, None)
         self._failures.pop(uid, None)
-        if self._unplace(uid):
+        freed = self._free(uid)
+        if self._unplace(uid) or freed:
             self._retry_later()
 
     def _shape(self, pod: Pod) -> Shape:
@@ -153,16 +171,33 @@ class Scheduler:
         if row is not None:
             self._placed[pod.metadata.uid] = (pod, shape, node)
             self.placer.place(pod, shape, row)
+            self._preemption.placed(pod, shape, node)
 
     def _unplace(self, uid: str) -> bool:
         placed = self._placed.pop(uid, None)
         if placed is None:
             return False
         pod, shape, node = placed
+        self._preemption.gone(pod)
         row = self.placer.table.row_of.get(node)
         if row is not None:
             self.placer.unplace(pod, shape, row)
         return True
+
+    def _nominate(self, one: _Nominated) -> None:
+        """Keep the room that is made for a pod."""
+        row = self.placer.table.row_of.get(one.node)
+        if row is not None:
+            self._nominated[one.pod.metadata.uid] = one
+            self.placer.place(one.pod, one.shape, row)
+
+    def _free(self, uid: str) -> _Nominated | None:
+        """Keep it no more."""
+        one = self._nominated.pop(uid, None)
+        row = self.placer.table.row_of.get(one.node) if one is not None else None
+        if one is not None and row is not None:
+            self.placer.unplace(one.pod, one.shape, row)
+        return one
 
     # --- the queue ----------------------------------------------------------------------------
 
@@ -194,7 +229,8 @@ class Scheduler:
             if pod is None:
                 continue
             shape = self._shape(pod)
-            message = self._refused.get(shape.key)
+            kept = self._free(pod.metadata.uid)
+            message = self._refused.get(_alike(pod, shape)) if kept is None else None
             if message is None:
                 choice = self.placer.choose(pod, shape)
                 if isinstance(choice, int):
@@ -204,7 +240,12 @@ class Scheduler:
                     await self._slots.acquire()
                     group.create_task(self._bind(pod, node.metadata.name), name=f"bind {pod.metadata.name}")
                 else:
-                    message = self._refuse(pod, shape, choice)
+                    message, victims = self._refuse(pod, shape, choice, kept)
+                    for victim in victims:
+                        await self._slots.acquire()
+                        group.create_task(
+                            self._displace(victim, pod), name=f"displace {victim.metadata.name}"
+                        )
             if message is not None:
                 self._stuck[pod.metadata.uid] = pod
                 if self._said.get(pod.metadata.uid) != message:
@@ -215,11 +256,24 @@ class Scheduler:
             if done % _AT_ONCE == 0:
                 await asyncio.sleep(0)
 
-    def _refuse(self, pod: Pod, shape: Shape, refusal: Refusal) -> str:
-        message = refusal.message()
+    def _refuse(
+        self, pod: Pod, shape: Shape, refusal: Refusal, kept: _Nominated | None
+    ) -> tuple[str, list[Pod]]:
+        """What is said of a pod that has no place, and who has to go for it; the room is kept for it from then on."""
+        if kept is not None and not kept.victims.isdisjoint(self._placed):
+            self._nominate(kept)
+            return refusal.message(made=True), []
+        found = self._preemption.victims(pod, shape, list(self._budgets.objects.values()))
+        if found is not None:
+            node = self.placer.table.nodes[found.row]
+            assert node is not None  # noqa: S101 - victims are placed on present rows
+            uids = frozenset(victim.metadata.uid for victim in found.pods)
+            self._nominate(_Nominated(pod, shape, node.metadata.name, uids))
+            return refusal.message(made=True), found.pods
+        message = refusal.message(preempts=pod.spec.preemption_policy != NEVER)
         if shape.lonely:
-            self._refused[shape.key] = message
-        return message
+            self._refused[_alike(pod, shape)] = message
+        return message, []
 
     # --- writes -------------------------------------------------------------------------------
 
@@ -243,6 +297,25 @@ class Scheduler:
             message = f"Successfully assigned {metadata.namespace}/{metadata.name} to {node}"
             self._recorder.record(
                 POD, metadata, "Normal", reason="Scheduled", message=message, component=NAME
+            )
+        finally:
+            self._slots.release()
+
+    async def _displace(self, victim: Pod, by: Pod) -> None:
+        """Delete a pod that is in the way of a more important one."""
+        metadata = victim.metadata
+        try:
+            known = self._cache.pods.get(victim.key)
+            if known is None or known.metadata.deletion_timestamp is None:
+                await self._writer.send(delete(POD, victim.key, metadata.uid))
+        except KubeError as error:
+            _log.info("a pod could not be displaced", pod=str(victim.key), error=str(error))
+            self._free(by.metadata.uid)
+            self._retry_later()
+        else:
+            message = f"Preempted by pod {by.metadata.uid} on node {victim.spec.node_name}"
+            self._recorder.record(
+                POD, metadata, "Normal", reason="Preempted", message=message, component=NAME
             )
         finally:
             self._slots.release()
@@ -282,6 +355,9 @@ class Scheduler:
             "metadata": {"uid": pod.metadata.uid},
             "status": {"conditions": [condition]},
         }
+        kept = self._nominated.get(pod.metadata.uid)
+        if kept is not None or pod.status.nominated_node_name:
+            change["status"]["nominatedNodeName"] = kept.node if kept is not None else None
         try:
             await self._writer.send(
                 patch(
@@ -301,6 +377,11 @@ class Scheduler:
         self._recorder.record(
             POD, pod.metadata, "Warning", reason="FailedScheduling", message=message, component=NAME
         )
+
+
+def _alike(pod: Pod, shape: Shape) -> tuple[bytes, int, str]:
+    """Equal for pods that are refused alike, and displace the same pods."""
+    return shape.key, pod.spec.priority, pod.spec.preemption_policy
 
 
 def _matters(old: Node, new: Node) -> bool:

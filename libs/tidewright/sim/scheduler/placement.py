@@ -61,11 +61,13 @@ class Refusal(msgspec.Struct, frozen=True):
     reasons: dict[str, int]
     hopeless: int
 
-    def message(self, *, preempts: bool = True) -> str:
-        """The condition's message, in the real scheduler's form."""
+    def message(self, *, preempts: bool = True, made: bool = False) -> str:
+        """The condition's message, in the real scheduler's form; `made`: room is being made, nothing is said of that."""
         if self.nodes == 0:
             return "no nodes available to schedule pods"
         reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in self.reasons.items()))
+        if made:
+            return f"0/{self.nodes} nodes are available: {reasons}."
         tail = "not eligible due to preemptionPolicy=Never."
         if preempts:
             rest = {
@@ -158,15 +160,42 @@ class Placer:
         quick = self._quick(pod, shape)
         if quick is not None:
             return quick
+        tally = _Tally(int(self.table.present.sum()))
+        matches = self._matches_affinity(pod, shape)
+        feasible = self._feasible(pod, shape, matches, tally)
+        rows = np.flatnonzero(feasible)
+        if len(rows) == 0:
+            return tally.refusal()
+        if len(rows) == 1:
+            return int(rows[0])
+        return int(rows[np.argmax(self._score(pod, shape, rows, matches))])
+
+    def hopeful(self, pod: Pod, shape: Shape) -> Mask:
+        """Nodes on which the pod could run if others went."""
+        table = self.table
+        fine = table.present & self._tolerated(pod, shape) & self._matches_affinity(pod, shape)
+        return fine if _ignores_cordons(pod) else fine & ~table.cordoned
+
+    def fits(self, pod: Pod, shape: Shape, row: int) -> bool:
+        """Whether the pod could run in a row as things are."""
+        for name, value in shape.requests.items():
+            column = self.table.column(name)
+            if value and self.table.allocatable[row, column] - self.table.used[row, column] < value:
+                return False
+        if shape.lonely and not any(self.counts.holders(pod)):
+            return True
+        matches = self._matches_affinity(pod, shape)
+        return bool(self._feasible(pod, shape, matches, _Tally(0))[row])
+
+    def _feasible(self, pod: Pod, shape: Shape, matches: Mask, tally: _Tally) -> Mask:
+        """The nodes that pass every filter, in the real scheduler's order."""
         table = self.table
         feasible = table.present.copy()
-        tally = _Tally(int(feasible.sum()))
-        if tally.nodes == 0:
-            return tally.refusal()
+        if not feasible.any():
+            return feasible
         if not _ignores_cordons(pod):
             feasible = tally.keep(feasible, ~table.cordoned, UNSCHEDULABLE, hopeless=True)
         feasible = tally.keep(feasible, self._tolerated(pod, shape), TAINT, hopeless=True)
-        matches = self._matches_affinity(pod, shape)
         feasible = tally.keep(feasible, matches, AFFINITY, hopeless=True)
         if shape.ports:
             feasible = tally.keep(feasible, self._free_ports(shape), PORTS)
@@ -178,12 +207,7 @@ class Placer:
             for label, numbers in self.counts.holders(pod):
                 crowded, _ = self.counts.per_domain(label, numbers)
                 feasible = tally.keep(feasible, crowded == 0, EXISTING_ANTI_AFFINITY)
-        rows = np.flatnonzero(feasible)
-        if len(rows) == 0:
-            return tally.refusal()
-        if len(rows) == 1:
-            return int(rows[0])
-        return int(rows[np.argmax(self._score(pod, shape, rows, matches))])
+        return feasible
 
     def _quick(self, pod: Pod, shape: Shape) -> int | None:
         """The best row by the shape's own ranking; None where only the long way can tell."""
