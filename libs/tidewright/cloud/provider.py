@@ -149,6 +149,10 @@ class Group(Protocol):
     def zone(self) -> str:
         """Where all its nodes are; empty when it spans several zones."""
 
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """What is said of it (tags, annotations) and cannot be read, so that it counts as not said: each with what would be valid."""
+
     async def exists(self) -> bool:
         """False for a group that `Provider.new_node_group` made and `create` has not created."""
 

@@ -166,6 +166,28 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error_message: str = ""
 
 
+class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a group has of its own of the settings; None: as the settings say. Times in seconds.
+
+    Attributes:
+        unneeded_s, unready_s: `scale-down-unneeded-time`, `scale-down-unready-time`.
+        threshold, gpu_threshold: `scale-down-utilization-threshold`, `scale-down-gpu-utilization-threshold`, from 0 to 1.
+        startup_s: `max-node-startup-time`.
+        ignore_daemonsets: `ignore-daemonsets-utilization`.
+    """
+
+    unneeded_s: float | None = None
+    unready_s: float | None = None
+    threshold: float | None = None
+    gpu_threshold: float | None = None
+    startup_s: float | None = None
+    ignore_daemonsets: bool | None = None
+
+
+NO_SETTINGS = GroupSettings()
+"""Of a group that has none of its own: this one object, since what is at its default is not written."""
+
+
 class CloudObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.cloud-observed.v1"):
     """A cloud that node groups are read from. Cluster-scoped: `name` is its name, `namespace` is empty.
 
@@ -219,6 +241,8 @@ class NodeGroupObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.node-gr
         zone: where all its nodes are, empty when it spans several.
         error: it could not be read, and this is why; the sizes are then the last known ones.
         message: the same in words: what of it is wrong, and what would help.
+        own: settings that it has of its own, by tags, annotations or what its cloud says.
+        ignored: what is said of it and cannot be read, which is taken as not said: each with what would be valid.
     """
 
     min_size: int = 0
@@ -241,6 +265,8 @@ class NodeGroupObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.node-gr
     cloud: str = ""
     id: str = ""
     message: str = ""
+    own: GroupSettings = NO_SETTINGS
+    ignored: tuple[str, ...] = ()
 
     @property
     def machines(self) -> tuple[Instance, ...]:

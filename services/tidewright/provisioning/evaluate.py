@@ -107,6 +107,8 @@ class Evaluation:
                 "CloudUnreadable",
                 f"{unreadable}: what was read last stays in force, and nothing is ordered there",
             )
+        if ignored := clouds.ignored(self.state):
+            self._standing("GroupSettingIgnored", f"{ignored}; each counts as not said")
         pending_pods = pending(self.state, self.index, self.now)
         self.decisions += pending_pods.told
         self.dues += pending_pods.dues + self.expecting.dues

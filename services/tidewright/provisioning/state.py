@@ -11,7 +11,7 @@ import msgspec
 from tidewright.events.acting import Acting
 from tidewright.events.base import JsonObject
 from tidewright.events.facts import Removal as RemovalFields
-from tidewright.events.provisioning import Instance, TemplateNode
+from tidewright.events.provisioning import NO_SETTINGS, GroupSettings, Instance, TemplateNode
 from tidewright.kube.keys import NO_REQUEST, BufferKey, ObjectKey, PodKey, RequestKey, request_key
 from tidewright.kube.podshape import NodeView
 from tidewright.kube.quotascopes import Traits
@@ -203,6 +203,8 @@ class GroupState(msgspec.Struct):
     message: str = ""
     refused_until: float = 0.0
     refused_s: float = 0.0
+    own: GroupSettings = NO_SETTINGS
+    ignored: tuple[str, ...] = ()
 
     @property
     def target(self) -> int:

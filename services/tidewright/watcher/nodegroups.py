@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import takewhile
+from math import isfinite
+from typing import Any, Final
 
 import msgspec
 
 from tidewright.cloud.errors import Invalid, NotImplementedByCloud
 from tidewright.cloud.provider import Group, GroupOptions, InstanceState, NodeTemplate
 from tidewright.cloud.provider import Instance as CloudInstance
-from tidewright.events.provisioning import Instance, NodeGroupObserved, TemplateNode
+from tidewright.events.provisioning import (
+    NO_SETTINGS,
+    GroupSettings,
+    Instance,
+    NodeGroupObserved,
+    TemplateNode,
+)
 from tidewright.kube.podspecs import amounts
 from tidewright.kube.projection.capacity import for_scheduling
 
@@ -21,6 +30,19 @@ _STATES = {
     InstanceState.CREATING: "creating",
     InstanceState.DELETING: "deleting",
 }
+
+
+_SHARE: Final = (lambda value: 0.0 <= value <= 1.0, "a number from 0 to 1")
+_SECONDS: Final = (lambda value: isfinite(value) and value >= 0.0, "seconds from 0")
+_OWN: Final[dict[str, tuple[str, str, tuple[Callable[[float], bool], str]]]] = {
+    "scale_down_utilization_threshold": ("threshold", "scale-down-utilization-threshold", _SHARE),
+    "scale_down_gpu_utilization_threshold": ("gpu_threshold", "scale-down-gpu-utilization-threshold", _SHARE),
+    "scale_down_unneeded_s": ("unneeded_s", "scale-down-unneeded-time", _SECONDS),
+    "scale_down_unready_s": ("unready_s", "scale-down-unready-time", _SECONDS),
+    "max_node_startup_s": ("startup_s", "max-node-startup-time", _SECONDS),
+    "max_node_provision_s": ("", "max-node-provision-time", _SECONDS),
+}
+"""Options of a group that are numbers: the field of `GroupSettings`, the setting, and what is valid."""
 
 
 async def read(group: Group) -> NodeGroupObserved:
@@ -42,6 +64,7 @@ async def read(group: Group) -> NodeGroupObserved:
     except NotImplementedByCloud:
         template = None
     options = await group.options(GroupOptions())
+    options, odd = usable(options)
     price = group.price_per_hour
     fact = NodeGroupObserved(
         at=0.0,
@@ -60,8 +83,28 @@ async def read(group: Group) -> NodeGroupObserved:
         autoprovisioned=group.autoprovisioned,
         machine_type=group.machine_type,
         zone=group.zone,
+        own=_own(options),
+        ignored=(*group.ignored, *odd),
     )
     return shortened(fact) if len(instances) >= MANY else fact
+
+
+def usable(options: GroupOptions) -> tuple[GroupOptions, tuple[str, ...]]:
+    """Options without the numbers that mean nothing, and what is said of these."""
+    odd: dict[str, Any] = {}
+    said: list[str] = []
+    for name, (_, setting, (is_valid, valid)) in _OWN.items():
+        value = getattr(options, name)
+        if value is not None and not is_valid(value):
+            odd[name] = None
+            said.append(f"{setting} {value:g}: valid is {valid}")
+    return msgspec.structs.replace(options, **odd), tuple(said)
+
+
+def _own(options: GroupOptions) -> GroupSettings:
+    numbers = {field: getattr(options, name) for name, (field, _, _) in _OWN.items() if field}
+    own = GroupSettings(ignore_daemonsets=options.ignore_daemon_sets_utilization, **numbers)
+    return NO_SETTINGS if own == NO_SETTINGS else own
 
 
 def shortened(fact: NodeGroupObserved) -> NodeGroupObserved:

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from tests.unit.cloud.contract.bench import Bench
-from tests.unit.cloud.contract.moon import MAX, MIN
+from tests.unit.cloud.contract.moon import API, MAX, MIN
 from tests.unit.cloud.contract.of_aws import AwsBench, error_text, fields
 from tests.unit.cloud.contract.of_clusterapi import ClusterApiBench
 from tests.unit.cloud.contract.of_kwok import KwokBench
@@ -199,24 +198,54 @@ async def test_an_annotation_that_cannot_be_read_is_named_with_group_value_and_w
         assert groups[bad].message == f"{bad}: annotation {MIN}: 'one': valid is a decimal number from 0"
 
 
-async def test_tags_that_cannot_be_read_are_ignored_and_said_once() -> None:
+async def test_tags_that_cannot_be_read_are_ignored_and_said_with_what_is_valid() -> None:
     prefix = "k8s.io/cluster-autoscaler/node-template/"
     async with AwsBench() as bench:
         tags = {
             f"{prefix}resources/ephemeral-storage": "much",
             f"{prefix}taint/dedicated": "batch:Sometimes",
             f"{prefix}autoscaling-options/scaledownunneededtime": "later",
+            f"{prefix}autoscaling-options/scaledownutilizationthreshold": "nan",
+            f"{prefix}autoscaling-options/scaledownunreadytime": "15m",
             f"{prefix}label/pool": "blue",
         }
         await bench.define("one", tags=tags)
-        clouds = reader(bench.provider)
-        with capture_logs() as logs:
-            _, groups = await said(clouds, 2)
+        _, groups = await said(reader(bench.provider))
         assert not groups["one"].error
-        told = {(line["group"], line["tag"], line["value"]) for line in logs if "tag" in line}
-        assert told == {("one", tag, value) for tag, value in tags.items() if "label" not in tag}
-        assert len([line for line in logs if "tag" in line]) == 3
-        assert all(line["valid"] for line in logs if "tag" in line)
+        assert groups["one"].own.unready_s == 900.0
+        valid = (
+            "a value of its kind; options are scaledownutilizationthreshold, scaledowngpuutilizationthreshold"
+        )
+        options, resource, taint, share = groups["one"].ignored
+        assert options.startswith(
+            f"tag {prefix}autoscaling-options/scaledownunneededtime: 'later': valid is {valid}"
+        )
+        assert (
+            taint
+            == f"tag {prefix}taint/dedicated: 'batch:Sometimes': valid is VALUE:EFFECT, EFFECT one of NoExecute, NoSchedule, PreferNoSchedule"
+        )
+        assert (
+            resource == f"tag {prefix}resources/ephemeral-storage: 'much': valid is a quantity, as in 100Gi"
+        )
+        assert share == "scale-down-utilization-threshold nan: valid is a number from 0 to 1"
+
+
+async def test_annotations_of_options_that_cannot_be_read_are_ignored_and_said_with_what_is_valid() -> None:
+    start = f"{API}/autoscaling-options-"
+    async with ClusterApiBench() as bench:
+        notes = {
+            f"{start}scaledownunneededtime": "later",
+            f"{start}scaledownunreadytime": "15m",
+            f"{start}colour": "blue",
+        }
+        name = await bench.make("MachineDeployment", "one", {MIN: "0", MAX: "3", **notes}, size=1)
+        _, groups = await said(reader(bench.provider))
+        assert (groups[name].error, groups[name].own.unready_s) == ("", 900.0)
+        wrong = [f"{start}colour: 'blue'", f"{start}scaledownunneededtime: 'later'"]
+        assert [text.partition(": valid is ")[0] for text in groups[name].ignored] == [
+            f"annotation {one}" for one in wrong
+        ]
+        assert "options are scaledownutilizationthreshold, " in groups[name].ignored[0]
 
 
 async def test_amounts_that_are_none_are_told_of_their_group_alone() -> None:

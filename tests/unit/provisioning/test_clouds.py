@@ -203,7 +203,7 @@ def test_an_instance_that_never_registers_is_an_event_that_names_its_group_and_g
         if getattr(one, "reason", "") == "DeleteUnregistered"
     ]
     assert told[0].startswith(
-        "group g: 1 instance never registered as a node and is deleted: sim://ghost; look at what they say"
+        "group g of cloud east: 1 instance never registered as a node and is deleted: sim://ghost; look at what they say"
     )
     assert "--provider-id" in told[0]
     gone = [one for one in cluster.said if isinstance(one, p.DeleteInstances)]

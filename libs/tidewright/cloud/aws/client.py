@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
-import structlog
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
 from botocore.exceptions import BotoCoreError, ClientError
@@ -48,9 +47,6 @@ KNOWN_S: Final = 600.0
 """How long what a group's machines are like is believed, wall seconds: launch templates get new versions."""
 BEFORE_S: Final = 600.0
 """A group that is seen for the first time: failures so long before count."""
-
-
-_log = structlog.get_logger(__name__)
 
 
 class AwsGroup:
@@ -99,6 +95,10 @@ class AwsGroup:
     def zone(self) -> str:
         zones: list[str] = self._said.get("AvailabilityZones") or []
         return str(zones[0]) if len(zones) == 1 else ""
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        return templates.ignored(asg.tags_of(self._said))
 
     async def exists(self) -> bool:
         return True
@@ -231,8 +231,6 @@ class AwsProvider(WithoutOptionalCalls):
         self._machines: dict[str, tuple[float, templates.Machine]] = {}
         self._eks: dict[tuple[str, str], tuple[float, templates.EksGroup]] = {}
         self._had_nodes: set[str] = set()
-        self._told: set[tuple[str, str, str]] = set()
-        """Tags that were said to be ignored: group, tag, value."""
 
     # --- groups -------------------------------------------------------------------------------
 
@@ -248,19 +246,9 @@ class AwsProvider(WithoutOptionalCalls):
             self._desired[name] = desired
             if asg.existing(said):
                 self._had_nodes.add(name)
-            self._tell_ignored(name, asg.tags_of(said))
         self._refreshed_at = began
         self._owners = asg.owners(found.values())
         self._groups = {name: self._group(said) for name, said in sorted(found.items())}
-
-    def _tell_ignored(self, name: str, tags: Mapping[str, str]) -> None:
-        for tag, valid in templates.ignored(tags).items():
-            entry = (name, tag, tags[tag])
-            if entry not in self._told:
-                self._told.add(entry)
-                _log.warning(
-                    "a tag cannot be read and is ignored", group=name, tag=tag, value=tags[tag], valid=valid
-                )
 
     async def _selected(self) -> dict[str, Mapping[str, Any]]:
         found: dict[str, Mapping[str, Any]] = {}

@@ -226,7 +226,7 @@ def options_of(group: Mapping[str, Any], defaults: GroupOptions) -> GroupOptions
     return msgspec.structs.replace(defaults, **own)
 
 
-def ignored(tags: Mapping[str, str]) -> dict[str, str]:
+def ignored(tags: Mapping[str, str]) -> tuple[str, ...]:
     """Tags of ours that say nothing, since they cannot be read; each with what would be valid."""
     found = {}
     for key, text in tags.items():
@@ -239,7 +239,7 @@ def ignored(tags: Mapping[str, str]) -> dict[str, str]:
             found[key] = f"VALUE:EFFECT, EFFECT one of {', '.join(sorted(_EFFECTS))}"
         elif kind == "autoscaling-options" and not _option(name, text):
             found[key] = f"a value of its kind; options are {', '.join(_OPTIONS)}"
-    return found
+    return tuple(f"tag {key}: {tags[key]!r}: valid is {valid}" for key, valid in sorted(found.items()))
 
 
 def _option(name: str, text: str) -> dict[str, Any]:

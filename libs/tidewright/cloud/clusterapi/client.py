@@ -34,7 +34,7 @@ from tidewright.cloud.clusterapi.objects import (
     bounds,
 )
 from tidewright.cloud.clusterapi.places import Places
-from tidewright.cloud.clusterapi.template import PREFIX, options_of, template_of
+from tidewright.cloud.clusterapi.template import PREFIX, ignored, options_of, template_of
 from tidewright.cloud.errors import CloudError, Conflict, Invalid, NotFound, NotImplementedByCloud
 from tidewright.cloud.kubernetes import MERGE_PATCH, Cluster
 from tidewright.cloud.optional import WithoutOptionalCalls
@@ -142,6 +142,10 @@ class ClusterApiGroup:
             return bool(self._resource.size) or self._template() is not None
         except Invalid:
             return True  # as above
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        return ignored(self._resource, self._provider.config.group)
 
     async def exists(self) -> bool:
         return True

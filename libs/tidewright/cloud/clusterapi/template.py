@@ -145,20 +145,34 @@ def _number(notes: Mapping[str, str], name: str, default: int) -> int:
 
 def options_of(resource: Scalable, prefix: str, defaults: GroupOptions) -> GroupOptions:
     """`defaults` with what the annotations `PREFIX/autoscaling-options-...` say; what cannot be read says nothing."""
-    start = f"{prefix}/autoscaling-options-"
     changes: dict[str, float] = {}
     for name, text in resource.metadata.notes.items():
-        option, value = name.removeprefix(start).lower(), text.strip().lower()
-        if not name.startswith(start):
-            continue
-        try:
-            if option in _THRESHOLDS:
-                changes[_THRESHOLDS[option]] = _share(value)
-            elif option in _TIMES:
-                changes[_TIMES[option]] = parse_duration(value)
-        except ValueError:
-            continue
+        changes |= _option(name, text, prefix) or {}
     return msgspec.structs.replace(defaults, **changes)
+
+
+def ignored(resource: Scalable, prefix: str) -> tuple[str, ...]:
+    """Annotations of options that say nothing, since they cannot be read; each with what would be valid."""
+    valid = f"a value of its kind, as in 0.5 or 10m; options are {', '.join((*_THRESHOLDS, *_TIMES))}"
+    return tuple(
+        f"annotation {name}: {text!r}: valid is {valid}"
+        for name, text in sorted(resource.metadata.notes.items())
+        if _option(name, text, prefix) is None
+    )
+
+
+def _option(annotation: str, text: str, prefix: str) -> dict[str, float] | None:
+    """The option that an annotation says, empty for another annotation; None where it cannot be read."""
+    start = f"{prefix}/autoscaling-options-"
+    if not annotation.startswith(start):
+        return {}
+    name, value = annotation.removeprefix(start).lower(), text.strip().lower()
+    try:
+        if name in _THRESHOLDS:
+            return {_THRESHOLDS[name]: _share(value)}
+        return {_TIMES[name]: parse_duration(value)} if name in _TIMES else None
+    except ValueError:
+        return None
 
 
 def _share(text: str) -> float:

@@ -87,6 +87,10 @@ class GrpcGroup:
     def _label(self, name: str) -> str:
         return "" if self._template is None else self._template.labels.get(name, "")
 
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        return ()
+
     async def exists(self) -> bool:
         return True
 

@@ -90,6 +90,10 @@ class KwokGroup:
         labels = (self._template.node.get("metadata") or {}).get("labels") or {}
         return str(labels.get(name, ""))
 
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        return ()
+
     async def exists(self) -> bool:
         return True
 

@@ -85,6 +85,10 @@ class SimulatedGroup:
     def zone(self) -> str:
         return self._view.zone
 
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        return ()
+
     async def exists(self) -> bool:
         return self._creation is None
 

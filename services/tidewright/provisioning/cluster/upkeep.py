@@ -248,7 +248,7 @@ class _Groups:
             status_event(
                 self.now,
                 "DeleteUnregistered",
-                _never_registered(name, doomed),
+                _never_registered(name, group.cloud, doomed),
                 "Warning",
             )
         )
@@ -282,7 +282,7 @@ class _Groups:
         )
 
 
-def _never_registered(name: NodeGroupId, doomed: Sequence[str]) -> str:
+def _never_registered(name: NodeGroupId, cloud: str, doomed: Sequence[str]) -> str:
     """Which instances are deleted for that, and what to look at before the next ones are."""
     one, many = (
         "1 instance never registered as a node and is deleted",
@@ -291,7 +291,7 @@ def _never_registered(name: NodeGroupId, doomed: Sequence[str]) -> str:
     who = one if len(doomed) == 1 else f"{len(doomed)} {many}"
     more = f" and {len(doomed) - NAMED} more" if len(doomed) > NAMED else ""
     return (
-        f"group {name}: {who}: {', '.join(doomed[:NAMED])}{more}; look at what they say as"
+        f"group {name}{f' of cloud {cloud}' if cloud else ''}: {who}: {', '.join(doomed[:NAMED])}{more}; look at what they say as"
         " they boot: whether the kubelet starts, reaches the API server, and has the --provider-id that its cloud calls it by"
     )
 

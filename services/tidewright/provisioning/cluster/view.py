@@ -203,6 +203,7 @@ def _group_view(
 ) -> GroupView:
     settings, group = index.settings, state.groups[name]
     provision_s = group.max_provision_s or settings.max_node_provision_s
+    startup_s = settings.max_node_startup_s if group.own.startup_s is None else group.own.startup_s
     there = {instance.id for instance in group.instances}
     sets = dict.fromkeys(Readiness, 0)
     plainly_ready = 0
@@ -224,7 +225,7 @@ def _group_view(
             ready=ready,
             age_s=now - node.created_at,
             taints=taints_of(node.taints),
-            startup_s=settings.max_node_startup_s,
+            startup_s=startup_s,
             startup_taints=(*settings.startup_taints, *settings.ignore_taints),
         )
         sets[stage] += 1

@@ -274,7 +274,12 @@ def _group(state: State, event: p.NodeGroupObserved, touched: Touched) -> None:
     group.atomic_increase, group.autoprovisioned = event.atomic_increase, event.autoprovisioned
     group.exists, group.machine_type = event.exists, event.machine_type
     group.template, group.error, group.cloud = event.template, event.error, event.cloud
-    group.message = event.message
+    group.message, group.ignored = event.message, event.ignored
+    if not event.error and group.own != event.own:
+        group.own = event.own
+        for its in [its for its, node in state.nodes.items() if node.group == name]:
+            index_of(state).node_changed(its)
+        wake(state, touched)
     if not event.error:  # what could not be read says nothing new about sizes
         machines_there = event.machines
         gone = {i.id for i in group.instances} - {i.id for i in machines_there}

@@ -234,9 +234,12 @@ class _Kind(NamedTuple):
 
 def _card(state: State, index: Index, name: str, kind: _Kind, now: float) -> Card:
     settings, traits, node = index.settings, kind.traits, state.nodes[name]
-    seen = scene_node(index, name, node, kind.devices, now)
+    startup_s = eligible.startup_s(traits, settings)
+    seen = scene_node(index, name, node, kind.devices, now, startup_s=startup_s)
     until = _taint_over(seen, now)
-    use, later = _use(state, index, name, seen, now)
+    use, later = _use(
+        state, index, name, seen, now, daemons_count=not eligible.ignores_daemonsets(traits, settings)
+    )
     reason = "" if seen.started and not seen.deleting else eligible.BEING_DELETED
     reason = reason or eligible.before_use(seen, traits, settings, paused=False, now=now)
     if not reason and node.delays is None:
@@ -252,7 +255,7 @@ def _card(state: State, index: Index, name: str, kind: _Kind, now: float) -> Car
         if reason == protection.YOUNG:
             until = min(until, node.created_at + protection.YOUNG_S + 0.001)
     if not seen.started:
-        until = min(until, node.created_at + settings.max_node_startup_s + 0.001)
+        until = min(until, node.created_at + startup_s + 0.001)
     return Card(node=seen, reason=reason, use=use, consolidates=consolidates, until=min(until, later))
 
 
@@ -292,8 +295,10 @@ def _gpu(node: Node) -> str:
     return GPU_RESOURCES[0] if labelled else ""
 
 
-def scene_node(index: Index, name: str, node: Node, devices: Awaited | None, now: float) -> SceneNode:
-    """A node as passes see it."""
+def scene_node(
+    index: Index, name: str, node: Node, devices: Awaited | None, now: float, *, startup_s: float
+) -> SceneNode:
+    """A node as passes see it; `startup_s` as its group has it."""
     settings = index.settings
     taints = {taint.get("key", ""): taint.get("value", "") for taint in node.taints}
     ready = node.ready and not unripe(index, name, node, devices)
@@ -303,7 +308,7 @@ def scene_node(index: Index, name: str, node: Node, devices: Awaited | None, now
             ready=ready,
             age_s=now - node.created_at,
             taints=taints_of(node.taints),
-            startup_s=settings.max_node_startup_s,
+            startup_s=startup_s,
             startup_taints=(*settings.startup_taints, *settings.ignore_taints),
         )
     return SceneNode(
@@ -338,10 +343,18 @@ def traits_of(name: NodeGroupId, group: GroupState, registered: int = 0, leaving
         registered=registered,
         leaving=leaving,
         zero_or_max=group.zero_or_max,
+        threshold=group.own.threshold,
+        gpu_threshold=group.own.gpu_threshold,
+        unneeded_s=group.own.unneeded_s,
+        unready_s=group.own.unready_s,
+        startup_s=group.own.startup_s,
+        ignore_daemonsets=group.own.ignore_daemonsets,
     )
 
 
-def _use(state: State, index: Index, name: str, node: SceneNode, now: float) -> tuple[Use | None, float]:
+def _use(
+    state: State, index: Index, name: str, node: SceneNode, now: float, *, daemons_count: bool
+) -> tuple[Use | None, float]:
     """How much of a node is asked for, from what is free on the grid; and when time alone changes that."""
     row = index.grid.rows.get(name)
     if row is None:
@@ -357,10 +370,10 @@ def _use(state: State, index: Index, name: str, node: SceneNode, now: float) -> 
             until = min(until, over + 0.001)
         elif holds_room(state, index, pod.shape):
             _add(left_out, shape_of(state, index, pod.shape).requests)
-    if settings.ignore_daemonsets or settings.ignore_mirror:
+    if not daemons_count or settings.ignore_mirror:
         for key in index.on_node.get(name, ()):
             pod = state.pods[key]
-            if key not in index.terminating.get(name, ()) and _ignored(pod, settings):
+            if key not in index.terminating.get(name, ()) and _ignored(pod, settings, daemons_count):
                 _add(ignored, shape_of(state, index, pod.shape).requests)
 
     def part(resource: str) -> float | None:
@@ -380,9 +393,9 @@ def _add(amounts: dict[str, int], more: Mapping[str, int]) -> None:
         amounts[name] = amounts.get(name, 0) + amount
 
 
-def _ignored(pod: Pod, settings: Settings) -> bool:
+def _ignored(pod: Pod, settings: Settings, daemons_count: bool) -> bool:
     mirror = pod.removal is not None and pod.removal.mirror
-    return settings.ignore_mirror if mirror else settings.ignore_daemonsets and pod.daemon
+    return settings.ignore_mirror if mirror else pod.daemon and not daemons_count
 
 
 def _residents(state: State, index: Index, name: str) -> Iterable[Resident]:

@@ -129,6 +129,7 @@ class GroupTraits(msgspec.Struct, frozen=True, kw_only=True):
     gpu_threshold: float | None = None
     unneeded_s: float | None = None
     unready_s: float | None = None
+    startup_s: float | None = None
     ignore_daemonsets: bool | None = None
 
 

@@ -39,6 +39,46 @@ def wrong(state: State) -> str:
     return "; ".join(texts)
 
 
+def ignored(state: State) -> str:
+    """What is said of groups at their clouds and cannot be read, so that it counts as not said; empty when nothing is."""
+    return "; ".join(
+        f"node group {name} of cloud {group.cloud}: {text}"
+        for name, group in sorted(state.groups.items())
+        for text in group.ignored
+    )
+
+
+def own_settings(group: GroupState) -> list[str]:
+    """What a group has of its own of the settings, and what is said of it in vain."""
+    own = group.own
+    said = [
+        f"{name} {value}"
+        for name, value in (
+            ("scale-down-unneeded-time", _seconds(own.unneeded_s)),
+            ("scale-down-unready-time", _seconds(own.unready_s)),
+            ("scale-down-utilization-threshold", _share(own.threshold)),
+            ("scale-down-gpu-utilization-threshold", _share(own.gpu_threshold)),
+            ("max-node-startup-time", _seconds(own.startup_s)),
+            ("max-node-provision-time", _seconds(group.max_provision_s or None)),
+            (
+                "ignore-daemonsets-utilization",
+                "" if own.ignore_daemonsets is None else str(own.ignore_daemonsets).lower(),
+            ),
+        )
+        if value
+    ]
+    sentences = [f"Its cloud says for it: {', '.join(said)}."] if said else []
+    return sentences + [f"Ignored: {text}." for text in group.ignored]
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:g} s"
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:g}"
+
+
 def all_clouds(state: State) -> tuple[str, ...]:
     """Each cloud, by name."""
     return tuple(of_cloud(name, cloud) for name, cloud in sorted(state.clouds.items()))

@@ -608,6 +608,7 @@ def _group(state: State, name: NodeGroupId) -> list[str]:
     sentences = [
         f"It has {group.target} nodes of {group.min_size} to {group.max_size}.",
         *clouds.of_group(state, group),
+        *clouds.own_settings(group),
     ]
     if group.error:
         why = f"{group.error}: {group.message}" if group.message else group.error

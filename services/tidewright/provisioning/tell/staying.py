@@ -140,7 +140,7 @@ def passes_group(state: State, index: Index, name: str) -> GroupTraits:
 def _needed(state: State, index: Index, name: str, card: Card) -> list[str]:
     paused = state.paused.get(name)
     if card.reason == eligible.NOT_UNDERUTILIZED and card.use is not None:
-        return [f"It is used: {_used(card, index.settings)}."]
+        return [f"It is used: {_used(card, passes_group(state, index, name), index.settings)}."]
     if card.reason:
         return [NODES.get(card.reason, f"It stays: {card.reason}.")]
     if paused is not None and paused.holds(state.scan, state.now):
@@ -163,9 +163,9 @@ def _again(state: State, paused: Paused) -> str:
     return f"It is looked at again when something changes{earliest}."
 
 
-def _used(card: Card, settings: Settings) -> str:
+def _used(card: Card, group: GroupTraits, settings: Settings) -> str:
     use = card.use
-    limit = settings.gpu_utilization_threshold if card.node.gpu else settings.utilization_threshold
+    limit = eligible.threshold(card.node, group, settings)
     ratio = use.ratio if use is not None else 0.0
     return (
         f"{ratio * 100:.0f} % of its {use.resource if use is not None else ''} is asked for; "

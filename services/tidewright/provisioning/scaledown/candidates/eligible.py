@@ -64,6 +64,12 @@ def threshold(node: SceneNode, group: GroupTraits, settings: Settings) -> float:
     return general if own is None else own
 
 
+def startup_s(group: GroupTraits | None, settings: Settings) -> float:
+    """How long a node may take to become ready."""
+    own = group.startup_s if group is not None else None
+    return settings.max_node_startup_s if own is None else own
+
+
 def ignores_daemonsets(group: GroupTraits | None, settings: Settings) -> bool:
     own = group.ignore_daemonsets if group is not None else None
     return settings.ignore_daemonsets if own is None else own
