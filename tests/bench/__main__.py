@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import importlib
 import os
 import pkgutil
@@ -29,14 +30,15 @@ from rich.table import Table
 import tests.bench
 from tests.bench.figures import Bench, Figure
 
-ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 NOT_BENCHES = {"__main__", "figures"}
 
 
-def benches() -> Iterator[Bench]:
-    """All benchmarks of this package, by module name."""
+def benches(naming: str = "") -> Iterator[Bench]:
+    """All benchmarks of this package, by module name; or those of the modules in which this name is written."""
     for module in sorted(m.name for m in pkgutil.iter_modules(tests.bench.__path__)):
-        if module not in NOT_BENCHES:
+        if module not in NOT_BENCHES and naming in (HERE / f"{module}.py").read_text():
             yield from getattr(importlib.import_module(f"tests.bench.{module}"), "BENCHES", ())
 
 
@@ -86,8 +88,13 @@ def table(figures: Sequence[Figure]) -> Table:
 
 
 def one(name: str, size: str, out: Path) -> int:
-    """The child's part: run one benchmark here and write what it found."""
-    bench = next(b for b in benches() if b.name == name)
+    """The child's part: run one benchmark here and write what it found.
+
+    It imports what this benchmark needs, not what all others do: that would be in its memory, and in each look
+    for garbage. What is imported is out of those looks, as in a service (`host.process`).
+    """
+    bench = next(b for b in benches(f'"{name}"') if b.name == name)
+    gc.freeze()
     figures = bench.run("small" if size == "small" else "full")
     out.write_bytes(msgspec.json.encode(list(figures)))
     return 0
