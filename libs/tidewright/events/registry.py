@@ -28,7 +28,7 @@ from tidewright.events import (
     spread,
     timers,
 )
-from tidewright.events.base import Decision, Event
+from tidewright.events.base import Decision, Event, Fact
 
 MODULES: tuple[ModuleType, ...] = (
     facts, config, decisions, outcomes, timers, provisioning, placement, shards, spread, endpoints,
@@ -77,6 +77,8 @@ def wire_name(event_type: type[Event]) -> str | None:
 
 
 ALL: tuple[type[Event], ...] = tuple(t for module in MODULES for t in _types(module))
+FACTS = frozenset(t for t in ALL if issubclass(t, Fact))
+"""For whom asks of every event: `isinstance` of a Struct takes longer than a look into a set."""
 BY_NAME: dict[str, type[Event]] = {name: t for t in ALL if (name := wire_name(t)) is not None}
 
 UPCASTS: dict[type[Event], Callable[[Any], Event]] = {}

@@ -41,6 +41,7 @@ from tidewright.provisioning.fold.evolve import evolve
 from tidewright.provisioning.fold.stirring import changes, stirs
 from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.foresight import shares
+from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.pending.burst import goes_on_until
 from tidewright.provisioning.scaledown.removal import words
@@ -133,13 +134,38 @@ PARTS = Parts(
 def decide(state: State, event: Event, touched: Touched) -> Sequence[Decision]:
     """Answer one event; `state` already includes it."""
     decisions = _decided(state, event, touched)
-    if any(isinstance(decision, RemoveNode) and not decision.shadow for decision in decisions):
+    if decisions and any(isinstance(decision, RemoveNode) and not decision.shadow for decision in decisions):
         # Looked at as soon as they are on the log: what follows bears their names.
         return [*decisions, SetTimer(at=event.at, key=REMOVALS, due=state.now)]
     return decisions
 
 
 def _decided(state: State, event: Event, touched: Touched) -> Sequence[Decision]:
+    kind = type(event)  # `isinstance` of one Struct after the other costs more than all the rest here
+    if kind in _LED and (led := _led(state, event, touched)) is not None:
+        return led
+    index = index_of(state)
+    decisions = _followed(state, index, event, touched) if kind in _FOLLOWED else []
+    if touched.removals:
+        decisions += _removals(state, touched)
+    grows = touched.workloads and shares.stirred(state, index, state.now)
+    if touched.woken or grows:
+        quiet_s = index.settings.quiet_s
+        due = state.now + (min(TOGETHER_S, quiet_s) if grows and touched.wishes else quiet_s)
+        if state.due is None or state.due > due:
+            decisions.append(SetTimer(at=event.at, key=EVALUATE, due=due))
+    if stirs(event, touched):
+        decisions += _look_soon(state, index, event.at)
+    elif state.paused and state.scan.due is None and changes(event, touched):
+        decisions += _look_again(state, index, event.at)
+    return holding.recorded(state, _addressed(state, decisions)) if decisions else decisions
+
+
+_LED = frozenset((TimerFired, ScaleWorkload))
+
+
+def _led(state: State, event: Event, touched: Touched) -> Sequence[Decision] | None:
+    """What a timer stands for, or what cannot wait for one; None of anything else."""
     if isinstance(event, TimerFired) and event.key == EVALUATE:
         return _evaluated(state, event)
     if isinstance(event, TimerFired) and event.key == REMOVALS:
@@ -148,7 +174,24 @@ def _decided(state: State, event: Event, touched: Touched) -> Sequence[Decision]
         return _scanned(state, event)
     if _at_once(state, event, touched):
         return _evaluation(state, event.at)
-    index = index_of(state)
+    return None
+
+
+_FOLLOWED = frozenset(
+    (
+        Applied,
+        Rejected,
+        Failed,
+        Superseded,
+        NodeGroupGone,
+        ProvisioningRequestObserved,
+        ProvisioningRequestGone,
+    )
+)
+
+
+def _followed(state: State, index: Index, event: Event, touched: Touched) -> list[Decision]:
+    """What is told of orders and requests right away."""
     decisions: list[Decision] = []
     match event:
         case Applied() | Rejected() | Failed() | Superseded():
@@ -161,39 +204,26 @@ def _decided(state: State, event: Event, touched: Touched) -> Sequence[Decision]
             decisions += respecified(state, touched.respecified)
         case ProvisioningRequestGone():
             decisions += cancelled(state, index, request_key(event.namespace, event.name))
-    if touched.removals:
-        decisions += _removals(state, touched)
-    grows = touched.workloads and shares.stirred(state, index, state.now)
-    if touched.woken or grows:
-        quiet_s = index.settings.quiet_s
-        due = state.now + (min(TOGETHER_S, quiet_s) if grows and touched.wishes else quiet_s)
-        if state.due is None or state.due > due:
-            decisions.append(SetTimer(at=event.at, key=EVALUATE, due=due))
-    if stirs(event, touched):
-        decisions += _look_soon(state, event.at)
-    elif state.paused and state.scan.due is None and changes(event, touched):
-        decisions += _look_again(state, event.at)
-    return holding.recorded(state, _addressed(state, decisions)) if decisions else decisions
+    return decisions
 
 
-def _look_soon(state: State, now: float) -> Sequence[Decision]:
+def _look_soon(state: State, index: Index, now: float) -> Sequence[Decision]:
     """Something has changed that a pass of scale-down looks at: it comes as soon as the last one is long enough ago."""
-    settings, last = index_of(state).settings, state.scan.at
+    settings, scan = index.settings, state.scan
     due = now + settings.scan_interval_s
-    if last is not None:
-        due = max(now + settings.quiet_s, last + settings.scan_interval_s)
-    if (state.scan.due is not None and state.scan.due <= due) or not may_come(state, settings):
-        return []
-    return [SetTimer(at=now, key=SCAN, due=due)]
+    if scan.at is not None:
+        due = max(now + settings.quiet_s, scan.at + settings.scan_interval_s)
+    if (scan.due is not None and scan.due <= due) or not may_come(state, index):
+        return ()
+    return (SetTimer(at=now, key=SCAN, due=due),)
 
 
-def _look_again(state: State, now: float) -> Sequence[Decision]:
+def _look_again(state: State, index: Index, now: float) -> Sequence[Decision]:
     """Something has changed that may bear on nodes that stayed: they are tried again when they have rested."""
-    settings = index_of(state).settings
-    if not may_come(state, settings):
-        return []
+    if not may_come(state, index):
+        return ()
     rested = min(paused.until for paused in state.paused.values())
-    return [SetTimer(at=now, key=SCAN, due=max(rested, now + settings.scan_interval_s))]
+    return (SetTimer(at=now, key=SCAN, due=max(rested, now + index.settings.scan_interval_s)),)
 
 
 def _scanned(state: State, event: TimerFired) -> Sequence[Decision]:
@@ -202,7 +232,7 @@ def _scanned(state: State, event: TimerFired) -> Sequence[Decision]:
     if state.due is not None and state.due <= now:
         return [SetTimer(at=now, key=SCAN, due=state.due + SOON_S)]
     index = index_of(state)
-    if not may_come(state, index.settings):
+    if not may_come(state, index):
         return []
     if reads_first(state, index, now):
         return [SetTimer(at=now, key=SCAN, due=now + SOON_S)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
+from sys import intern
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -63,7 +64,7 @@ class Controller(msgspec.Struct, frozen=True, omit_defaults=True):
     uid: str = ""
 
 
-class Pod(msgspec.Struct, gc=False):
+class Pod(msgspec.Struct, gc=False, omit_defaults=True):
     """A pod, as small as it can be: there are 150,000 of them. It refers to nothing that could refer to it."""
 
     shape: str
@@ -530,15 +531,18 @@ def _shared(value: RemovalFields | Controller) -> Any:
 
 
 def pod_of(fact: Any) -> Pod:
-    """A pod as it is remembered, from a PodObserved."""
-    controller = next((o for o in fact.owners if o.controller), None)
+    """A pod as it is remembered, from a PodObserved.
+
+    Thousands of pods have the name of a shape, and of a node, in common: one text for all of them.
+    """
+    controller = next((o for o in fact.owners if o.controller), None) if fact.owners else None
     kind = controller.kind if controller is not None else ""
-    kept = _KEPT if fact.removal is None else _KEPT_FOR_REMOVAL
-    annotations = {name: value for name, value in fact.annotations.items() if name.startswith(kept)}
+    removal = fact.removal
+    annotations = _kept(fact.annotations, _KEPT if removal is None else _KEPT_FOR_REMOVAL)
     pending = not fact.node and fact.deleting_at is None and fact.phase == "Pending"
-    return Pod(
-        shape=fact.shape,
-        node=fact.node,
+    pod = Pod(
+        shape=intern(fact.shape),
+        node=intern(fact.node),
         waiting=pending and fact.unschedulable_since is not None,
         untried_at=fact.at if pending and fact.unschedulable_since is None else 0.0,
         nominated=fact.nominated if pending else "",
@@ -549,21 +553,20 @@ def pod_of(fact: Any) -> Pod:
         created_at=fact.created_at or fact.at,
         uid=fact.uid,
         annotations=annotations or None,
-        **_leaving(fact, controller),
     )
+    # Of a watcher that did not tell all that rules about removing a pod ask for nothing is kept, although it told some:
+    # a state that was stored before it was looked at has nothing of it either, and the two are to be the same.
+    if removal is not None:
+        pod.removal = _shared(removal)
+        pod.deleting_at = fact.deleting_at
+        if controller is not None:
+            by = Controller(controller.kind, controller.name, controller.api_version, controller.uid)
+            pod.controller = _shared(by)
+    return pod
 
 
-def _leaving(fact: Any, controller: Any) -> dict[str, Any]:
-    """What rules about removing a pod ask for.
-
-    Of a watcher that did not tell all of it nothing is kept, although it told some: a state that was stored
-    before it was looked at has nothing of it either, and the two are to be the same.
-    """
-    if fact.removal is None:
+def _kept(annotations: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, str]:
+    """Annotations whose names begin so."""
+    if not annotations:  # as of most pods
         return {}
-    by = controller and Controller(controller.kind, controller.name, controller.api_version, controller.uid)
-    return {
-        "removal": _shared(fact.removal),
-        "controller": by and _shared(by),
-        "deleting_at": fact.deleting_at,
-    }
+    return {name: value for name, value in annotations.items() if name.startswith(prefixes)}

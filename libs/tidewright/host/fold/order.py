@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any, Generic, TypeAlias
+from typing import Any, Generic, TypeAlias, cast
 
 import msgspec
 
@@ -176,7 +176,8 @@ class Fold(Generic[State]):
 
     def decides(self, event: Event) -> bool:
         """Whether an event is put to `decide`: what is only said again is not, but for what the decider says again then."""
-        return not (isinstance(event, Fact) and event.refresh) or type(event) in self.decider.renews
+        kind = type(event)
+        return not (kind in registry.FACTS and cast("Fact", event).refresh) or kind in self.decider.renews
 
     def replay_run(self, run: Sequence[Waiting], recorded: dict[int, list[Decided]]) -> None:
         """Fold a run of events as `replay` does, with their decisions, which are taken out of `recorded`."""

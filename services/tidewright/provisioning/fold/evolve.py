@@ -8,7 +8,7 @@ that is for `decide`, and what it concluded is folded from its decisions.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from tidewright.events.acting import SETTING
 from tidewright.events.base import Event, Fact
@@ -32,7 +32,7 @@ from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.scaledown.removal.saga import REMOVALS
 from tidewright.provisioning.state import State
 
-_ALSO_AGAIN = (*SETTING, TemplateObserved, WorkloadSpreadObserved)
+_ALSO_AGAIN = frozenset((*SETTING, TemplateObserved, WorkloadSpreadObserved))
 """Facts that are folded also when they are only said again: these were said once, long before anybody here read them."""
 _ALONE = ".0"
 """How the id of a decision ends before which its cause gave no other."""
@@ -40,12 +40,13 @@ _ALONE = ".0"
 
 def evolve(state: State, event: Event) -> Touched:
     """Fold one event, and say what it touched."""
-    state.now = max(state.now, event.at)
+    if event.at > state.now:
+        state.now = event.at
     touched = Touched()
-    apply = _FOLDS.get(type(event))
-    if apply is not None and (
-        not (isinstance(event, Fact) and event.refresh) or isinstance(event, _ALSO_AGAIN)
-    ):
+    kind = type(event)
+    apply = _FOLDS.get(kind)
+    # Asked of the type: `isinstance` of a Struct costs as much as all the rest here.
+    if apply is not None and not (kind in _ONCE and cast("Fact", event).refresh):
         apply(state, event, touched)
     elif isinstance(event, PodObserved) and pod_key(event.namespace, event.name) in state.pods:
         workloads.put(state, event)  # nor where spreads had put pods by then
@@ -100,3 +101,5 @@ _FOLDS: dict[type[Event], Callable[[State, Any, Touched], None]] = {
     ModesSet: acting_set,
     IncumbentObserved: acting_set,
 }
+_ONCE = frozenset(kind for kind in _FOLDS if issubclass(kind, Fact) and kind not in _ALSO_AGAIN)
+"""Facts that are not folded when they are only said again."""

@@ -94,13 +94,14 @@ def _pod(state: State, event: f.PodObserved, touched: Touched) -> None:
             consolidating.pod_left(state, key, old)
             forget_shape(state, old.shape)
         return
-    pod = pod_of(event)
+    pod = state.pods[key] = pod_of(event)
     if pod.untried_at and old is not None and old.untried_at:
         pod.untried_at = old.untried_at
-    state.pods[key] = pod
-    workloads.put(state, event)
+    if event.annotations or state.subsets:  # else no spread has put it anywhere
+        workloads.put(state, event)
     add_pod(state, index, key, pod)
-    consolidating.pod_seen(state, key, pod, old)
+    if consolidating.SETTING in state.config:
+        consolidating.pod_seen(state, key, pod, old)
     if old is not None and old.shape != pod.shape:
         forget_shape(state, old.shape)
     came = pod.waiting and (old is None or not old.waiting)
@@ -108,7 +109,8 @@ def _pod(state: State, event: f.PodObserved, touched: Touched) -> None:
     renamed = pod.waiting and old is not None and old.nominated != pod.nominated
     if came or arrived or renamed:
         wake(state, touched)
-    removals.pod_changed(state, pod.node, touched)
+    if state.removals:
+        removals.pod_changed(state, pod.node, touched)
     if pod.node:
         state.said.pop(key, None)
 

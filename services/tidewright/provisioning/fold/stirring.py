@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import cast
+
+from tidewright.events import registry
 from tidewright.events.base import Event, Fact
 from tidewright.events.config import ConfigSet
 from tidewright.events.facts import (
@@ -21,34 +24,36 @@ from tidewright.events.provisioning import (
 )
 from tidewright.provisioning.fold.touched import Touched
 
-STIRRING = (
-    PodObserved,
-    PodGone,
-    NodeObserved,
-    NodeGone,
-    NodeGroupObserved,
-    NodeGroupGone,
-    PodDisruptionBudgetObserved,
-    PodDisruptionBudgetGone,
-    WorkloadObserved,
-    WorkloadGone,
-    ConfigSet,
-    Rejected,
-    Failed,
+STIRRING = frozenset(
+    (
+        PodObserved,
+        PodGone,
+        NodeObserved,
+        NodeGone,
+        NodeGroupObserved,
+        NodeGroupGone,
+        PodDisruptionBudgetObserved,
+        PodDisruptionBudgetGone,
+        WorkloadObserved,
+        WorkloadGone,
+        ConfigSet,
+        Rejected,
+        Failed,
+    )
 )
 """After these a pass of scale-down may find something else than the last one."""
-_CHANGING = (Fact, *STIRRING)
+_CHANGING = registry.FACTS | STIRRING
 
 
 def stirs(event: Event, touched: Touched) -> bool:
     """Whether a pass comes soon after an event."""
-    return (isinstance(event, STIRRING) or touched.kept) and not _quiet(event, touched)
+    return (type(event) in STIRRING or touched.kept) and not _quiet(event, touched)
 
 
 def changes(event: Event, touched: Touched) -> bool:
     """Whether anything is otherwise after an event that a pass might ever look at: then nodes are tried again that stayed."""
-    return (isinstance(event, _CHANGING) or touched.kept) and not _quiet(event, touched)
+    return (type(event) in _CHANGING or touched.kept) and not _quiet(event, touched)
 
 
 def _quiet(event: Event, touched: Touched) -> bool:
-    return touched.unsoftened or (isinstance(event, Fact) and event.refresh)
+    return touched.unsoftened or (type(event) in registry.FACTS and cast("Fact", event).refresh)

@@ -272,9 +272,12 @@ _CLAIMS = (("ResourceClaim", "resourceClaimName"), ("ResourceClaimTemplate", "re
 
 def has_claims(scheduling: Mapping[str, object], requests: Iterable[str] = ()) -> bool:
     """Whether the scheduling fields of a pod name claims, or it asks for resources in place of which devices may be claimed."""
-    return bool(
-        scheduling.get("volumes") or scheduling.get("resourceClaims") or any(map(_extended, requests))
-    )
+    if scheduling and (scheduling.get("volumes") or scheduling.get("resourceClaims")):
+        return True
+    for resource in requests:  # noqa: SIM110  # asked of every pod that comes or goes
+        if "/" in resource and _extended(resource):
+            return True
+    return False
 
 
 def _extended(resource: str) -> bool:

@@ -55,13 +55,18 @@ def _add_pods(state: State, index: Index) -> None:
     """All pods, as `add_pod` takes them one by one; those of one shape sit down together."""
     rows = index.grid.rows
     sitting: dict[str, dict[int, int]] = {}
+    uses, one = index.uses, dict[str, str]().setdefault
     for key, pod in state.pods.items():
+        # One text for all that have the name in common, as `pod_of` has it.
+        pod.shape = shape = one(pod.shape, pod.shape)
+        pod.node = node = one(pod.node, pod.node)
+        uses[shape] = uses.get(shape, 0) + 1
         _list_pod(index, key, pod)
-        row = rows.get(pod.node)
+        row = rows.get(node)
         if row is not None:
-            there = sitting.get(pod.shape)
+            there = sitting.get(shape)
             if there is None:
-                there = sitting[pod.shape] = {}
+                there = sitting[shape] = {}
             there[row] = there.get(row, 0) + 1
     for digest, there in sitting.items():
         if holds_room(state, index, digest):
@@ -168,6 +173,7 @@ def remove_node(index: Index, name: str, node: Node) -> None:
 
 def add_pod(state: State, index: Index, key: PodKey, pod: Pod) -> None:
     """Take a pod into the index: it waits, or it sits somewhere."""
+    index.use(pod.shape, 1)
     _list_pod(index, key, pod)
     row = index.grid.rows.get(pod.node)
     if row is not None and holds_room(state, index, pod.shape):
@@ -175,26 +181,27 @@ def add_pod(state: State, index: Index, key: PodKey, pod: Pod) -> None:
 
 
 def _list_pod(index: Index, key: PodKey, pod: Pod) -> None:
-    index.use(pod.shape, 1)
-    if pod.waiting:
-        index.waiting[key] = None
-    if pod.untried_at:
-        index.untried[key] = None
-    if pod.nominated:
-        index.nominated[key] = None
     if index.counting is not None:
         index.counting.pod_came(key, pod)
-    if not pod.node:
+    node = pod.node
+    if not node:  # who has one waits for nothing: see `pod_of`
+        if pod.waiting:
+            index.waiting[key] = None
+        if pod.untried_at:
+            index.untried[key] = None
+        if pod.nominated:
+            index.nominated[key] = None
         return
-    there = index.on_node.get(pod.node)
+    there = index.on_node.get(node)
     if there is None:
-        there = index.on_node[pod.node] = {}
+        there = index.on_node[node] = {}
     there[key] = None
-    index.node_changed(pod.node)
+    if index.cards is not None:
+        index.node_changed(node)
     if pod.deleting_at is not None:
-        index.terminating.setdefault(pod.node, {})[key] = None
+        index.terminating.setdefault(node, {})[key] = None
     if not pod.daemon:
-        index.busy[pod.node] = index.busy.get(pod.node, 0) + 1
+        index.busy[node] = index.busy.get(node, 0) + 1
     if pod.consumes:
         index.consumers.setdefault(pod.consumes, {})[key] = None
 

@@ -68,23 +68,35 @@ class Grid(Nodes):
         """Place pods on a row without asking; a negative count takes them away."""
         if not count:
             return
-        inner = self._inner(shape.digest)
-        inner[row] = inner.get(row, 0) + count
-        if not inner[row]:
-            del inner[row]
-        self._know(shape)
+        digest = shape.digest
+        inner = self.where[digest] if digest in self._own else self._inner(digest)
+        pods = inner.get(row, 0) + count
+        if pods:
+            inner[row] = pods
+        else:
+            inner.pop(row, None)
+        if digest not in self.shapes:
+            self._know(shape)
+        free = self.free
         for name, amount in shape.requests.items():
             if amount:
-                self._column_of(name)[row] -= amount * count
+                column = free.get(name)
+                if column is None:
+                    column = self._column_of(name)
+                column[row] -= amount * count
         if shape.claims and count > 0:
             self.devices.take(shape, row, count, self.reached())
 
     def put_all(self, shape: PodShape, pods: Mapping[int, int]) -> None:
         """As `put`, for many rows: so many pods on each."""
         inner = self._inner(shape.digest)
-        for row, count in pods.items():
-            inner[row] = inner.get(row, 0) + count
-        self._know(shape)
+        if inner:
+            for row, count in pods.items():
+                inner[row] = inner.get(row, 0) + count
+        else:
+            inner.update(pods)
+        if shape.digest not in self.shapes:
+            self._know(shape)
         rows = np.fromiter(pods, dtype=np.int64, count=len(pods))
         counts = np.fromiter(pods.values(), dtype=np.int64, count=len(pods))
         for name, amount in shape.requests.items():
@@ -94,11 +106,10 @@ class Grid(Nodes):
             self.devices.take(shape, row, count, self.reached())
 
     def _know(self, shape: PodShape) -> None:
-        """A shape that has a pod here."""
-        if shape.digest not in self.shapes:
-            self.shapes[shape.digest] = shape
-            if picky(shape):
-                self._picky.add(shape.digest)
+        """The first pod of a shape has come."""
+        self.shapes[shape.digest] = shape
+        if picky(shape):
+            self._picky.add(shape.digest)
 
     def forget_shape(self, digest: str) -> None:
         """A shape means something else from now on; nothing of it may sit here."""

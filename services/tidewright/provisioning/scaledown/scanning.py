@@ -23,7 +23,6 @@ from tidewright.provisioning.consolidation.kept import Replacement
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.holding import LOOK_AGAIN_S, marks
 from tidewright.provisioning.index.index import Index
-from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.scaledown import passes
 from tidewright.provisioning.scaledown.beginning import begun
@@ -197,14 +196,14 @@ def reads_first(state: State, index: Index, now: float) -> bool:
     return True
 
 
-def may_come(state: State, settings: Settings) -> bool:
+def may_come(state: State, index: Index) -> bool:
     """Whether a pass may find anything: some group is above its minimum, or something is remembered that may be over.
 
     Or some node has our soft taint, of which it is to be rid.
     """
-    if state.unneeded or index_of(state).soft or state.consolidating.replacement is not None:
+    if state.unneeded or index.soft or state.consolidating.replacement is not None:
         return True
-    if not settings.scale_down or not state.scan.told:
+    if not index.settings.scale_down or not state.scan.told:
         return False
     return bool(state.paused) or any(group.target > group.min_size for group in state.groups.values())
 
