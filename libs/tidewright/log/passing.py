@@ -45,6 +45,11 @@ class Passing:
 
     def take(self, record: Record) -> Iterable[Judged]:
         """Take the next record; gives those of which all is known now, in order."""
+        if self._keyring is None:  # then none waits for a signature
+            return ((record, belief.refused(self._subjects, record.subject, record.headers)),)
+        return self._taken(record)
+
+    def _taken(self, record: Record) -> Iterator[Judged]:
         if self._waiting and record.seq > self._until:
             yield from self._settle()
         cause = belief.refused(self._subjects, record.subject, record.headers)

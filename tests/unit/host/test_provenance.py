@@ -12,13 +12,15 @@ from tidewright.events.base import ObjectRef
 from tidewright.events.endpoints import TrustEndpoint
 from tidewright.events.facts import PodObserved
 from tidewright.events.outcomes import Applied
+from tidewright.host.fold import provenance
 from tidewright.host.fold.provenance import Provenance
 from tidewright.host.webhook.announce import Announcement, Announcer
+from tidewright.log import envelope
 from tidewright.log.clock import Clock
 from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import Writer
 from tidewright.log.reader import Record
-from tidewright.log.subjects import ALL
+from tidewright.log.subjects import ALL, Slot, Subjects
 
 ENDPOINT = "spread-admission"
 HOOK = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "metadata": {"name": "w"}}  # fmt: skip
@@ -59,11 +61,11 @@ async def recorded(log: Log) -> list[Record]:
 def found_in(log: Log, records: list[Record]) -> list[tuple[int, str]]:
     """Sequences and what is wrong there."""
     found: list[tuple[int, str]] = []
-    provenance = Provenance(
+    messages = Provenance(
         log.subjects, [ENDPOINT], lambda record, _, what: found.append((record.seq, what)), since=1
     )
     for record in records:
-        provenance.take(record)
+        messages.take(record)
     return found
 
 
@@ -142,3 +144,34 @@ async def test_the_last_decision_of_an_endpoint_is_missed_by_its_outcome(log: Lo
     records = await recorded(log)
     _removed(records, place(records, "decision", 2))
     assert ["removed from the log" in what for _, what in found_in(log, records)] == [True]
+
+
+def _fact(seq: int, subject: str, **headers: str) -> Record:
+    said = {envelope.WRITER: "watcher", envelope.INCARNATION: "i", envelope.ID: f"watcher.pod.i.{seq}"}
+    return Record(
+        seq, subject, b"{}", said | {getattr(envelope, name): value for name, value in headers.items()}
+    )
+
+
+@pytest.mark.parametrize(("at", "known"), [(16, True), (20, True), (1, False)])
+def test_what_lies_far_back_is_still_held_against_a_cause(
+    monkeypatch: pytest.MonkeyPatch, at: int, known: bool
+) -> None:
+    monkeypatch.setattr(provenance, "_REMEMBERED", 10)
+    subject = Subjects("c").fact(Slot("1"), "pod", "shop", "p")
+    found: list[int] = []
+    messages = Provenance(Subjects("c"), [], lambda record, *_: found.append(record.seq))
+    for seq in range(1, 26):
+        messages.take(_fact(seq, subject))
+    messages.take(_fact(26, subject, CAUSE=f"watcher.pod.i.{at}", CAUSE_SEQ=str(at)))
+    assert found == []
+    messages.take(_fact(27, subject, CAUSE="another", CAUSE_SEQ=str(at)))
+    assert found == ([27] if known else [])
+
+
+def test_a_subject_that_says_too_little_is_looked_at_as_any_other() -> None:
+    found: list[str] = []
+    messages = Provenance(Subjects("c"), [ENDPOINT], lambda _, __, what: found.append(what))
+    for cls in ("", "x", "fact", "fact.1", "decision.1", "outcome", "checkpoint.1"):
+        messages.take(_fact(1, f"tw.c.{cls}" if cls else "tw.c"))
+    assert [what for what in found if "wrote it" not in what] == []

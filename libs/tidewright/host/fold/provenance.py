@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 
 from tidewright.events import registry
 from tidewright.events.base import Decision
+from tidewright.host.fold.inputs import BySubject
 from tidewright.log import envelope
 from tidewright.log.checkpoint import digest_of
 from tidewright.log.reader import Record
@@ -19,7 +20,7 @@ from tidewright.log.subjects import Subjects
 
 INSTALLER = "install"
 _REMEMBERED = 20_000
-"""Messages whose ids are kept, to hold causes against."""
+"""Messages whose ids are kept at least, and twice as many at most, to hold causes against."""
 _OF_A_FACT = 4
 """Tokens of the id of a fact, at least."""
 _COMMIT = re.compile(rb'"commit":(\d+)')
@@ -46,29 +47,37 @@ class Provenance:
         self._found = report
         self._since = since
         self._ids: dict[int, str] = {}
+        self._ids_before: dict[int, str] = {}
+        """Those from before: a whole dict is let go at once, for the first key of one is the dearer to find the more were removed."""
+        self._places = BySubject(self._place)
         self._versions: dict[str, str] = {}
         self._announced: dict[str, set[str]] = {}
         """By incarnation of an endpoint, the digests of its decisions."""
         self._counted: dict[str, int] = {}
         self._decided: set[str] = set()
 
+    def _place(self, subject: str) -> tuple[str, str] | None:
+        """The class of a subject, and the token behind its slot; None for one that has no class."""
+        tokens = subject.split(".", self._depth + 3)[self._depth :]
+        return None if len(tokens) < 2 else (tokens[0], tokens[2] if len(tokens) > 2 else "")
+
     def take(self, record: Record) -> None:
         """Look at one message."""
+        place = self._places[record.subject]
+        if place is None:
+            return
+        cls, third = place
         headers = record.headers
         writer = headers.get(envelope.WRITER)
-        tokens = record.subject.split(".", self._depth + 3)
-        if len(tokens) < self._depth + 2:
-            return
-        cls = tokens[self._depth]
         if writer is not None and envelope.SCHEDULER not in headers:
-            problem = self._problem(record, writer, cls, tokens[self._depth + 2].partition(".")[0])
+            problem = self._problem(record, writer, cls, third)
             if problem:
                 self._found(record, writer, problem)
         if len(self._ids) >= _REMEMBERED:
-            del self._ids[next(iter(self._ids))]
+            self._ids, self._ids_before = {}, self._ids
         self._ids[record.seq] = headers.get(envelope.ID, "")
-        if cls == "decision" and tokens[self._depth + 2] in self._endpoints:
-            self._endpoint(record, tokens[self._depth + 2])
+        if cls == "decision" and third in self._endpoints:
+            self._endpoint(record, third)
         elif cls == "outcome":
             self._outcome(record)
 
@@ -124,6 +133,8 @@ class Provenance:
         if not at.isdigit() or int(at) >= record.seq:
             return f"its header names message {at} as its cause, which was not there before it"
         known_id = self._ids.get(int(at))
+        if known_id is None:
+            known_id = self._ids_before.get(int(at))
         if known_id is not None and known_id != cause:
             return f"its header names {cause!r} at {at} as its cause, where {known_id!r} lies"
         return ""
