@@ -120,6 +120,8 @@ class Reader:
         self._directly = log.directly and self._stream == log.stream
         self._ahead: asyncio.Task[tuple[list[Record], bool]] | None = None
         """Without a consumer: what is asked for already."""
+        self._to_end = False
+        """Nothing more is to be asked for with what is fetched."""
         self._settled, self._settled_at = False, 0
         self._every = False
         """With `last_only`: the rest is read message by message, since the server ends the other way at some."""
@@ -170,7 +172,7 @@ class Reader:
             self._hidden = [(s, seq) for s, seq in self._hidden if said.get(s, 0) < seq]
         if self.held and not records:
             await asyncio.sleep(max(0.0, min(HELD_S, deadline - time.monotonic())))
-        if self._credit <= self._window // 2:
+        if self._credit <= self._window // 2 and not self._to_end:
             # These records are the caller's now: what fails here must not take them along.
             with contextlib.suppress(errors.LogUnavailable):
                 await self._keep_asking()
@@ -209,9 +211,11 @@ class Reader:
             self._wake.set()
 
     async def until_current(self, limit: int = 500) -> AsyncIterator[Record]:
-        """Every record up to those that are there when the last of them is read."""
+        """Every record up to those that are there when the last of them is read, or asked for by who makes no consumer."""
         await self._keep_asking()
         while self._arrived or self._hidden or self.pending != 0:
+            # Whoever was told that this is all need not ask once more to be told so again.
+            self._to_end = self._directly and self.pending == 0
             for record in await self.fetch(limit, timeout_s=HEARTBEAT_S):
                 yield record
             if self.held and self.pending == 0:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from tests.waiting import until
 from tidewright.asking.source import RunningLog
+from tidewright.log import batched_get
 from tidewright.log.connection import Log, Message
-from tidewright.log.reader import Reader
+from tidewright.log.reader import Reader, Record
 from tidewright.log.subjects import Slot
 
 
@@ -46,6 +49,26 @@ async def test_it_reads_what_a_consumer_reads(log: Log, window: int) -> None:
         for filters, seqs in zip(([pods], [pods, nodes], [f"{root}.x.>"]), lists, strict=True):
             assert await _read(log, filters, after=after, window=window) == seqs
     assert len(wanted[0][0]) == 834
+
+
+async def test_it_asks_no_more_once_it_was_told_that_this_is_all(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _filled(log, 2500)
+    log.directly = True
+    asked: list[int] = []
+    ask = batched_get.ask
+
+    async def counted(of: Log, query: Mapping[str, Any]) -> tuple[list[Record], int]:
+        asked.append(query["seq"])
+        return await ask(of, query)
+
+    monkeypatch.setattr(batched_get, "ask", counted)
+    pods = f"{log.subjects.root}.fact.*.pod.>"
+    assert len(await _read(log, [pods])) == 834
+    assert asked == [1]
+    assert await _read(log, [pods], after=2500) == []
+    assert asked == [1, 2501]
 
 
 async def test_it_finds_the_last_words_of_more_subjects_than_one_answer_takes(log: Log) -> None:
