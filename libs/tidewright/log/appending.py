@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -25,8 +24,7 @@ TRIES = 5
 """Of an append that expects nothing, and has to, to be signed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """One message to append.
 
     Attributes:
@@ -40,8 +38,7 @@ class Message:
     expect_last: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(msgspec.Struct, frozen=True):
     """An accepted append: its messages lie at `last_seq - count + 1 .. last_seq`, in order."""
 
     last_seq: int
@@ -110,7 +107,7 @@ class Appends:
         if last.expect_last is not None:
             return messages
         stored = await self._last_stored(last.subject)
-        return [*messages[:-1], replace(last, expect_last=stored.seq if stored else 0)]
+        return [*messages[:-1], msgspec.structs.replace(last, expect_last=stored.seq if stored else 0)]
 
     def _prepared(
         self, messages: Sequence[Message], batch: str = ""
@@ -146,7 +143,7 @@ class Appends:
                     last = await self._log.last(message.subject)
                     if (last.seq if last else 0) != message.expect_last:
                         return None
-                    message = replace(message, expect_last=seq)
+                    message = msgspec.structs.replace(message, expect_last=seq)
             adjusted.append(message)
         return adjusted if adjusted != list(messages) else None
 

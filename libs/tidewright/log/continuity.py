@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import NoReturn
+
+import msgspec
 
 from tidewright.log.diagnostics import get_logger
 from tidewright.log.errors import LogError, LogUnavailable, Unsound
@@ -27,8 +28,7 @@ DO = "stop every service, find out who did it, put the log back, start them agai
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(msgspec.Struct, frozen=True):
     """What a stream says of itself.
 
     Attributes:

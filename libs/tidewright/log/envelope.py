@@ -6,7 +6,8 @@ The body is what counts for folding and for verification; headers are for people
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, field
+
+import msgspec
 
 from tidewright.events.version import __version__
 
@@ -29,8 +30,7 @@ MAX_BATCH = 1000
 """Messages in one atomic batch; the server's limit."""
 
 
-@dataclass(frozen=True)
-class Writer:
+class Writer(msgspec.Struct, frozen=True):
     """One process as a writer.
 
     Attributes:
@@ -41,7 +41,7 @@ class Writer:
     """
 
     service: str
-    incarnation: str = field(default_factory=lambda: secrets.token_hex(8))
+    incarnation: str = msgspec.field(default_factory=lambda: secrets.token_hex(8))
     version: str = __version__
 
     def headers(

@@ -7,11 +7,12 @@ The empty name (a cluster-scoped object's namespace) is `_`, and a name that is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from typing import NewType
 from urllib.parse import unquote
+
+import msgspec
 
 Slot = NewType("Slot", str)
 """A slot as it stands in a subject: `0` to `<slots - 1>`, or `all`."""
@@ -53,8 +54,7 @@ def slot_of(namespace: str, slots: int) -> Slot:
     return Slot(str(int.from_bytes(blake2b(namespace.encode(), digest_size=8).digest(), "big") % slots))
 
 
-@dataclass(frozen=True)
-class Parsed:
+class Parsed(msgspec.Struct, frozen=True):
     """A subject taken apart. `rest` are the tokens after the slot, still escaped."""
 
     cls: str

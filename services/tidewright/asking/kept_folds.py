@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
 
 from tidewright.log.snapshots import Snapshot, decode, encode
 
@@ -30,8 +31,7 @@ FIRST_S = 0.002
 """How long keeping a state takes, seconds, as long as it was not tried."""
 
 
-@dataclass(frozen=True)
-class KeptFold:
+class KeptFold(msgspec.Struct, frozen=True):
     """A state at a checkpoint.
 
     Attributes:

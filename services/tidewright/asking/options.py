@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from cyclopts import Group, Parameter, validators
+from cyclopts import Group, Parameter
 
 from tidewright.asking.environment import read
 from tidewright.asking.errors import BadInput
@@ -21,7 +21,13 @@ THE_LOG = Group("Log", sort_key=10)
 IDENTITY = Group("Identity", sort_key=11)
 WHO = Parameter(group=IDENTITY)
 
-NOT_NEGATIVE = validators.Number(gte=0)
+
+def not_negative(kind: Any, value: Any) -> None:
+    """As the library's validator, which is imported where such an option is given: a plain question has none."""
+    from cyclopts import validators
+
+    validators.Number(gte=0)(kind, value)
+
 
 Output: TypeAlias = Annotated[
     Literal["table", "wide", "json", "yaml", "name"],

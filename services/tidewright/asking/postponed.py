@@ -1,8 +1,8 @@
 """Imports that a library makes only in case, and that cost more than the question: their code runs at the first use.
 
-An answer is wanted in a fraction of a second. The NATS client imports aiohttp, for websockets alone, which takes as
-long as everything else that an answer takes, and all of JetStream, which a `Log` does itself. The module that it gets is
-the module itself, found as ever; nobody can tell when its code ran. (`importlib.util.LazyLoader` runs it at the next
+An answer is wanted in a fraction of a second. The NATS client imports aiohttp and multidict, for websockets alone, which
+take as long as everything else that an answer takes, and all of JetStream, which a `Log` does itself. Each module that it
+gets is the module itself, found as ever; nobody can tell when its code ran. (`importlib.util.LazyLoader` runs it at the next
 `import` statement, which is the client's.)
 """
 
@@ -51,4 +51,5 @@ def postpone(name: str) -> None:
 
 # Whoever asks a log imports this before the NATS client, which imports them for websockets, and for what a `Log` does itself.
 postpone("aiohttp")
+postpone("multidict")
 postpone("nats.js")

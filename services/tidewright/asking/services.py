@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from tidewright.asking.errors import CommandError
 
@@ -22,8 +23,7 @@ class Role(Enum):
     ENDPOINT = "endpoint"  # is called by the API server, writes to a decider's ledgers; no credentials either
 
 
-@dataclass(frozen=True)
-class Service:
+class Service(msgspec.Struct, frozen=True):
     """One service.
 
     Attributes:

@@ -2,6 +2,7 @@
 
 main         the root command; each subcommand is imported only when it is used
 commands     the table of subcommands: names, groups, help and examples
+garbage      how seldom a command looks for some
 
 up           `up`: stack (everything, in stages), supervisor (restarts, an end that leaves nothing behind),
              process (a child that cannot outlive us), console (its lines), datafolder (where it is kept)

@@ -15,7 +15,7 @@ from tidewright.asking.answers import builtins, stamp
 from tidewright.asking.errors import BadInput
 from tidewright.asking.events import CLASSES, Class, found, wanted
 from tidewright.asking.lines import answer, decision_of, line, object_of, subject_object, title
-from tidewright.asking.options import NOT_NEGATIVE, AskedLogOptions, Output
+from tidewright.asking.options import AskedLogOptions, Output, not_negative
 from tidewright.asking.point_in_time import moment_of
 from tidewright.asking.source import FromFile, opened
 from tidewright.asking.tables import cell, plain
@@ -40,7 +40,7 @@ def events(
         bool, Parameter(help="Only messages that do not decode, which are set aside.", negative="")
     ] = False,
     tail: Annotated[
-        int | None, Parameter(help="Only the last so many, before what comes.", validator=NOT_NEGATIVE)
+        int | None, Parameter(help="Only the last so many, before what comes.", validator=not_negative)
     ] = None,
     log: AskedLogOptions | None = None,
     file: FromFile = None,

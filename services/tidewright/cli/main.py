@@ -6,7 +6,9 @@ environment: `tidewright.asking.environment`.
 
 from __future__ import annotations
 
-import gc
+from tidewright.cli import garbage  # noqa: F401  # before everything else: imports make most of a command's objects
+
+# isort: split
 import os
 import re
 import sys
@@ -24,8 +26,6 @@ from tidewright.cli.helppages import Pages
 from tidewright.events.version import __version__
 from tidewright.log.redaction import redacted
 
-GARBAGE = 50_000
-"""New objects after which a command looks for garbage among them."""
 _PASSWORD = re.compile(r"\b([A-Za-z][A-Za-z0-9+.-]*)://[^/\s@:]*:(?!\d+(?:/|$))\S+@")
 """A URL with a password, which may have a slash in it; but no port before a path."""
 _OF_NATS = ("--nats", "--archive-nats")
@@ -132,9 +132,6 @@ def _unknown(error: UnknownCommandError) -> str:
 
 def main() -> None:
     """The console script."""
-    # A process begins with some hundred thousand objects, none of which is garbage. A service has the threshold as it was
-    # from then on.
-    gc.set_threshold(GARBAGE)
     sys.exit(run())
 
 

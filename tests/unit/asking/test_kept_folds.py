@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -91,7 +90,9 @@ def test_states_of_another_log_are_forgotten() -> None:
     assert kept is not None
     other = kept_folds.KeptFolds()
     changed = msgspec.structs.replace(kept.checkpoint, body=b"{}")
-    other._kept[key, kept.position] = replace(kept, checkpoint=changed, data=b"of another log")
+    other._kept[key, kept.position] = msgspec.structs.replace(
+        kept, checkpoint=changed, data=b"of another log"
+    )
     log.folds = other
     assert state_of(folded(log, "provisioning", last)) == of_the_log("provisioning", last)
 

@@ -9,8 +9,9 @@ says it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import msgspec
 
 from tidewright.events.acting import Held, recorded
 from tidewright.events.base import Decision, JsonObject, ObjectRef
@@ -31,8 +32,7 @@ MAX_MESSAGE = 1024
 """Characters of an object event's message, as the API bounds it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ConfigPart(Generic[State]):
+class ConfigPart(msgspec.Struct, Generic[State], frozen=True, kw_only=True):
     """What a decider reads of the configuration.
 
     Attributes:

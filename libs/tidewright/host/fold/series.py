@@ -6,8 +6,9 @@ How they are written is `tidewright.host.process.exposition`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
+
+import msgspec
 
 from tidewright.events.base import Decision, Event
 
@@ -41,8 +42,7 @@ class Tally(Protocol[Told_contra]):
         """The series of what a state has."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exposition(Generic[State]):
+class Exposition(msgspec.Struct, Generic[State], frozen=True, kw_only=True):
     """The series of a decider.
 
     Attributes:
@@ -54,5 +54,5 @@ class Exposition(Generic[State]):
 
     series: Callable[[State], Iterable[Series]]
     help: Mapping[str, str]
-    types: Mapping[str, str] = field(default_factory=dict)
+    types: Mapping[str, str] = {}
     tally: Callable[[], Tally[State]] | None = None
