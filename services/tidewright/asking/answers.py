@@ -180,6 +180,16 @@ class ExplainedDecision(Told, frozen=True, kw_only=True):
     beside: tuple[Told, ...]
 
 
+class TakenStep(Told, frozen=True, kw_only=True):
+    """One step of what a decision to scale led to.
+
+    Attributes:
+        what: what it is, in words.
+    """
+
+    what: str
+
+
 class ObjectExplanation(Answer, frozen=True, kw_only=True):
     """Answer to `explain`.
 
@@ -189,6 +199,7 @@ class ObjectExplanation(Answer, frozen=True, kw_only=True):
         standing: service to sentences about the present, and why nothing happens.
         absent: why services that look after such objects have nothing to say.
         earlier: what was decided before, the last one first.
+        led_to: of the last decision to scale, or plan for pods of a workload that were about to come, what came of it.
     """
 
     kind: str
@@ -199,6 +210,7 @@ class ObjectExplanation(Answer, frozen=True, kw_only=True):
     standing: dict[str, tuple[str, ...]]
     absent: tuple[str, ...]
     earlier: tuple[Told, ...]
+    led_to: tuple[TakenStep, ...] = ()
 
 
 class LastFact(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
