@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import dropwhile
 from pathlib import Path
@@ -138,17 +139,17 @@ class ExportWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            self._put(
-                _encoder.encode(
-                    _Trailer(records=self.records, digest=self._digest.digest(), kinds=dict(self.kinds))
-                )
-            )
-        self._stream.flush(zstandard.FLUSH_FRAME)
-        self._file.close()
-        if error is None:
-            self._partial.replace(self._path)
-        else:
+        try:
+            if error is None:
+                trailer = _Trailer(records=self.records, digest=self._digest.digest(), kinds=dict(self.kinds))
+                self._put(_encoder.encode(trailer))
+                self._stream.flush(zstandard.FLUSH_FRAME)
+                self._file.close()
+                self._partial.replace(self._path)
+        finally:
+            # A full disk refuses what is still to be written, too: it stays open no longer for that.
+            with suppress(OSError):
+                self._file.close()
             self._partial.unlink(missing_ok=True)
 
     def _put(self, frame: bytes) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from tidewright.asking.errors import BadInput, Unavailable, translated
+from tidewright.asking.errors import BadInput, CommandError, Unavailable, translated
 from tidewright.asking.exports import exported, imported, part_of
 from tidewright.asking.options import THE_LOG, AskedLogOptions, LogOptions
 from tidewright.asking.progress import progress
@@ -47,8 +48,13 @@ def export(
 ) -> int:
     """Write the log, or a part of it, to one compressed file that verifies alone."""
     withholding = Withholding(without)
+    if path.exists() and not path.is_file():
+        raise BadInput(f"{path} is no file: name one, which is made anew")
 
     async def run() -> ExportWriter:
+        if (task := asyncio.current_task()) is not None:
+            with suppress(RuntimeError):  # signals come to the main thread alone
+                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         async with opened(log, file) as source:
             if (earlier := left_out_of(source)) and withholding.fields:
                 raise BadInput(
@@ -58,6 +64,8 @@ def export(
 
     try:
         written = asyncio.run(run())
+    except asyncio.CancelledError:
+        raise CommandError(f"stopped before the end of the log: {path} is not written") from None
     except OSError as error:
         if is_full(error):
             raise Unavailable(no_space(path.parent)) from error
