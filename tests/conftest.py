@@ -29,8 +29,9 @@ os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 # threads would be 50 ms of the start of each of some 500 processes.
 os.environ |= {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull, "OPENBLAS_NUM_THREADS": "1"}
 # Stacks that tests start are found by nobody else, nor those of whoever runs the tests by them.
-os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="tidewright-state-")
-atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
+for _variable, _what in (("XDG_STATE_HOME", "state"), ("XDG_CACHE_HOME", "cache")):
+    os.environ[_variable] = tempfile.mkdtemp(prefix=f"tidewright-{_what}-")
+    atexit.register(shutil.rmtree, os.environ[_variable], ignore_errors=True)
 
 # The same examples at every run, so that a change is judged by what it changes. New ones are looked for
 # with `make test ARGS='--hypothesis-profile=explore'`.

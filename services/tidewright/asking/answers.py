@@ -180,14 +180,15 @@ class ExplainedDecision(Told, frozen=True, kw_only=True):
     beside: tuple[Told, ...]
 
 
-class TakenStep(Told, frozen=True, kw_only=True):
-    """One step of what a decision to scale led to.
+class OtherHands(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What was folded here was decided on by other software, or by other inputs.
 
     Attributes:
-        what: what it is, in words.
+        folded_by, decided_by: version and code of each, and the set of inputs where these differ.
     """
 
-    what: str
+    folded_by: str
+    decided_by: str
 
 
 class ObjectExplanation(Answer, frozen=True, kw_only=True):
@@ -199,7 +200,7 @@ class ObjectExplanation(Answer, frozen=True, kw_only=True):
         standing: service to sentences about the present, and why nothing happens.
         absent: why services that look after such objects have nothing to say.
         earlier: what was decided before, the last one first.
-        led_to: of the last decision to scale, or plan for pods of a workload that were about to come, what came of it.
+        hands: service to who folded and who decided, where these are two.
     """
 
     kind: str
@@ -210,7 +211,7 @@ class ObjectExplanation(Answer, frozen=True, kw_only=True):
     standing: dict[str, tuple[str, ...]]
     absent: tuple[str, ...]
     earlier: tuple[Told, ...]
-    led_to: tuple[TakenStep, ...] = ()
+    hands: dict[str, OtherHands] = {}
 
 
 class LastFact(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -227,6 +228,7 @@ class ObjectState(Answer, frozen=True, kw_only=True):
     Attributes:
         fact: the last one about the object; null where there is none.
         state: service to what it held of the object.
+        hands: service to who folded and who decided, where these are two.
     """
 
     kind: str
@@ -234,6 +236,7 @@ class ObjectState(Answer, frozen=True, kw_only=True):
     name: str
     fact: LastFact | None
     state: dict[str, dict[str, Any]]
+    hands: dict[str, OtherHands] = {}
 
 
 class Authenticated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

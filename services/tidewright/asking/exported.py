@@ -7,6 +7,7 @@ there. What goes through the whole log (verify, export) reads the file itself.
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from array import array
 from bisect import bisect_left, bisect_right
@@ -18,7 +19,7 @@ import msgspec
 from tidewright.asking.errors import BadInput
 from tidewright.asking.kept_folds import KeptFolds
 from tidewright.asking.progress import progress
-from tidewright.asking.source import Anchors, keyring_of, matches
+from tidewright.asking.source import Anchors, keyring_of, matches, vouching
 from tidewright.log.export import ExportFile
 from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot
@@ -173,6 +174,11 @@ class ExportedLog:
 
     async def cluster_id(self) -> str:
         return self.file.manifest.cluster_id
+
+    async def identity(self) -> str:
+        # Of a part, or without some fields, other states are folded than of the whole.
+        manifest = hashlib.sha256(msgspec.json.encode(self.file.manifest)).hexdigest()
+        return f"{self.stream} {manifest} {vouching(self._anchors)}"
 
     def _chosen(self, patterns: Sequence[str], after: int) -> Iterator[Record]:
         indexed = self.indexed

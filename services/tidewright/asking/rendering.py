@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from tidewright.asking.answers import ExplainedDecision, ObjectExplanation, Reason, TakenStep, Told, stamp
+from tidewright.asking.answers import ExplainedDecision, ObjectExplanation, OtherHands, Reason, Told, stamp
 from tidewright.asking.lines import line, object_of, title
 from tidewright.asking.lookups import Found
 from tidewright.events.base import Decision, Outcome
@@ -17,6 +17,7 @@ from tidewright.log.envelope import VERSION
 
 if TYPE_CHECKING:
     from tidewright.asking.explain import Explanation, Why
+    from tidewright.asking.service_state import Hands
 
 Times: TypeAlias = Mapping[int, float]
 """Sequence to the log time that is shown, seconds."""
@@ -34,11 +35,10 @@ def as_text(explanation: Explanation) -> str:
         lines.append(f"  last seen     {_event(explanation.last_word, times)}")
     for why in explanation.why:
         lines += ["", *_why(why, times)]
-    if explanation.led_to:
-        steps = [f"  {step.what}: {_event(step.found, times)}" for step in explanation.led_to]
-        lines += ["", "Step by step, to the pods that came of it:", *steps]
     for service, sentences in explanation.standing.items():
-        lines += ["", f"Now, as {service} sees it:", *(f"  {sentence}" for sentence in sentences)]
+        hands = explanation.hands.get(service)
+        told = f" ({hands.told})" if hands is not None else ""
+        lines += ["", f"Now, as {service} sees it{told}:", *(f"  {sentence}" for sentence in sentences)]
     if not explanation.why and not explanation.standing:
         none = "Nothing was decided about it" + (
             "." if explanation.absent else ", and no service looks after it."
@@ -115,9 +115,17 @@ def answer(explanation: Explanation) -> ObjectExplanation:
         decisions=tuple(_decision(why, times) for why in explanation.why),
         standing={service: tuple(sentences) for service, sentences in explanation.standing.items()},
         absent=tuple(explanation.absent),
+        hands=by_others(explanation.hands),
         earlier=tuple(_told(entry, times) for entry in explanation.earlier),
-        led_to=tuple(TakenStep(**_parts(step.found, times), what=step.what) for step in explanation.led_to),
     )
+
+
+def by_others(hands: Mapping[str, Hands]) -> dict[str, OtherHands]:
+    """Who folded and who decided, where these are two."""
+    return {
+        service: OtherHands(folded_by=two.folded_by, decided_by=two.decided_by)
+        for service, two in hands.items()
+    }
 
 
 def _decision(why: Why, times: Times) -> ExplainedDecision:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from tidewright.asking.errors import BadInput
-from tidewright.asking.kept_folds import KeptFold, Whose
+from tidewright.asking.fold_files import FoldFiles, KeptFold, Whose
 from tidewright.asking.progress import progress
 from tidewright.asking.services import SERVICES, Service, load
 from tidewright.asking.services import Role as ServiceRole
@@ -29,9 +29,11 @@ from tidewright.host.fold.inbox import Word
 from tidewright.host.fold.inputs import BySubject, Inputs, Role
 from tidewright.host.fold.order import Decided, Fold
 from tidewright.host.fold.restore import Restore
+from tidewright.host.process.software import software_of
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.batched_get import TooMany
 from tidewright.log.diagnostics import get_logger
+from tidewright.log.envelope import VERSION
 from tidewright.log.errors import Unsound
 from tidewright.log.reader import Record
 from tidewright.log.subjects import ALL, Slot, escape, slot_of
@@ -62,6 +64,11 @@ class Asked(msgspec.Struct, frozen=True):
         decider: Decider[Any, Any] = load(service)
         slot = ALL if service.partition == "cluster" else slot_of(namespace, source.slots)
         return cls(service, decider, inputs_of(service, decider, source), slot, namespace)
+
+    @property
+    def software(self) -> str:
+        """Which code folds here."""
+        return software_of(self.decider)
 
     @property
     def read_of(self) -> str:
@@ -126,11 +133,15 @@ async def restored(source: Source, asked: Asked, up_to: int) -> Fold[Any]:
 
     What nobody has decided yet is folded, too.
     """
-    whose = (asked.service.name, asked.decider.state_version, str(asked.slot), asked.read_of)
-    kept = await _kept(source, whose, up_to)
-    fold = (
-        await _begun(source, asked, up_to) if kept is None else Fold.resumed(asked.decider, kept.snapshot())
-    )
+    whose = Whose(asked.service.name, asked.decider.state_version, str(asked.slot), asked.read_of)
+    kept, filing = await _kept(source, whose, up_to), False
+    if kept is None:
+        fold = await _begun(source, asked, up_to)
+        if up_to - fold.position > NEAR:
+            fold = await _filed(source, asked, whose, up_to, fold)
+            filing = (await source.bounds())[0] <= fold.position + 1  # else it lacks what was before
+    else:
+        fold = Fold.resumed(asked.decider, kept.snapshot())
     restore = Restore(fold, asked.inputs)
     await begin_to_follow(source, restore, asked.inputs)
     restore.fold.digesting = False  # of a namespace alone they would be of nothing
@@ -149,9 +160,9 @@ async def restored(source: Source, asked: Asked, up_to: int) -> Fold[Any]:
                 if (
                     roles[record.subject] is Role.CHECKPOINT
                     and restore.fold.position > begun
-                    and source.folds.is_due(whose, time.perf_counter() - since)
+                    and source.folds.is_due(whose, folded_s := time.perf_counter() - since)
                 ):
-                    source.folds.keep(whose, restore.fold, record)
+                    source.folds.keep(whose, restore.fold, record, asked.software if filing else "", folded_s)
                     begun, since = restore.fold.position, time.perf_counter()
     for seq, body, event in restore.undecided:
         restore.fold.replay(seq, body, event, [])
@@ -163,23 +174,76 @@ async def _kept(source: Source, whose: Whose, up_to: int) -> KeptFold | None:
     kept = source.folds.nearest(whose, up_to)
     if kept is None or up_to - kept.position > NEAR:
         return None
+    of_this_log = await _is_of(source, kept)
+    if of_this_log is False:
+        source.folds.forget()
+    return kept if of_this_log else None
+
+
+async def _is_of(source: Source, kept: KeptFold) -> bool | None:
+    """Whether the log has the checkpoint of a state; None when it cannot be gone on from there any more."""
     (first, _), there = await asyncio.gather(source.bounds(), source.at(kept.checkpoint.seq))
     if there is None or first > kept.position + 1:
         return None  # retention has removed what comes after it
-    if (there.subject, there.body) != (kept.checkpoint.subject, kept.checkpoint.body):
-        source.folds.forget()
-        return None
-    return kept
+    return (there.subject, there.body) == (kept.checkpoint.subject, kept.checkpoint.body)
 
 
-async def halted(source: Source, asked: Asked, up_to: int) -> str:
-    """Why nobody decides in the slot, as of a sequence (0: the end); empty when its checkpoint can be gone on from."""
+async def _filed(source: Source, asked: Asked, whose: Whose, up_to: int, fold: Fold[Any]) -> Fold[Any]:
+    """The fold of a state that is further on than that of a snapshot, in memory or in a file; else the one of the snapshot."""
+    if source.folds.files is None:
+        source.folds.files = FoldFiles(await source.identity())
+    in_memory, in_file = source.folds.nearest(whose, up_to), source.folds.filed(whose, asked.software, up_to)
+    kept = max((one for one in (in_memory, in_file) if one), key=lambda one: one.position, default=None)
+    if kept is None or kept.position <= fold.position:
+        return fold
+    of_this_log = await _is_of(source, kept)
+    if of_this_log:
+        try:
+            return Fold.resumed(asked.decider, kept.snapshot())
+        except (ValueError, msgspec.MsgspecError) as error:
+            logger.warning("a state that was kept is not readable, and is ignored", problem=str(error))
+            of_this_log = False
+    if of_this_log is False:
+        source.folds.unfile(whose, asked.software, kept)
+    return fold
+
+
+class Hands(msgspec.Struct, frozen=True):
+    """Who looks after a slot, as of a sequence.
+
+    Attributes:
+        halted: why nobody decides there; empty when its checkpoint can be gone on from.
+        folded_by: the software that folds here, where another one decided there, or went by other inputs; else empty.
+        decided_by: that one.
+    """
+
+    halted: str = ""
+    folded_by: str = ""
+    decided_by: str = ""
+
+    @property
+    def told(self) -> str:
+        """For people; empty where it is the same software."""
+        return f"folded by {self.folded_by}, decided by {self.decided_by}" if self.folded_by else ""
+
+
+async def hands_on(source: Source, asked: Asked, up_to: int) -> Hands:
+    """Who looks after the slot, as of a sequence (0: the end)."""
     for record in await source.last([source.subjects.checkpoint(asked.slot, asked.service.name)], up_to):
         try:
-            checkpoints.usable(record)
+            checkpoint = checkpoints.usable(record)
         except Unsound as error:
-            return str(error)
-    return ""
+            return Hands(halted=str(error))
+        decided_by = record.headers.get(VERSION, "")
+        inputs = asked.inputs.today.digest
+        other = checkpoint.inputs or asked.inputs.unnamed.digest
+        if (decided_by and decided_by != asked.software) or other != inputs:
+            by_inputs = f" (inputs {other})" if other != inputs else ""
+            return Hands(
+                folded_by=asked.software + (f" (inputs {inputs})" if by_inputs else ""),
+                decided_by=(decided_by or "software that does not say which") + by_inputs,
+            )
+    return Hands()
 
 
 def _roles(asked: Asked) -> BySubject[Role | None]:

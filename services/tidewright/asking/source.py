@@ -87,6 +87,10 @@ class Source(Protocol):
         """The uid of the cluster's `kube-system` namespace; empty when it is not known."""
         ...
 
+    async def identity(self) -> str:
+        """What tells this log, as it is read here, from every other one."""
+        ...
+
     def records(self, pattern: str = "", after: int = 0, ahead: int = WINDOW) -> AsyncGenerator[Record, None]:
         """Records whose subject matches one filter (all: empty), from `after` + 1 to the present end.
 
@@ -184,6 +188,11 @@ class Source(Protocol):
         ...
 
 
+def vouching(anchors: Anchors) -> str:
+    """Who vouches for what is read; empty where everything is believed."""
+    return "" if anchors is None else " ".join(sorted(key.public_bytes_raw().hex() for key in anchors))
+
+
 def slot_in(source: Source, namespace: str) -> Slot:
     """The slot of a namespace in this log."""
     return slot_of(namespace, source.slots)
@@ -213,6 +222,10 @@ class RunningLog:
     async def cluster_id(self) -> str:
         info = await self.log.api(f"STREAM.INFO.{self.stream}", {})
         return str((info["config"].get("metadata") or {}).get(CLUSTER_ID, ""))
+
+    async def identity(self) -> str:
+        info = await self.log.api(f"STREAM.INFO.{self.stream}", {})
+        return f"{self.stream} {info['created']} {vouching(self.anchors)}"
 
     async def records(
         self, pattern: str = "", after: int = 0, ahead: int = WINDOW

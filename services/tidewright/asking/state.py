@@ -13,7 +13,8 @@ from tidewright.asking.explain import speakers_on
 from tidewright.asking.lines import line, title
 from tidewright.asking.lookups import Found
 from tidewright.asking.point_in_time import Moment
-from tidewright.asking.service_state import Asked, restored
+from tidewright.asking.rendering import by_others
+from tidewright.asking.service_state import Asked, Hands, hands_on, restored
 from tidewright.asking.source import Source
 from tidewright.host.fold.explainer import Reference
 from tidewright.kube.times import readable
@@ -26,6 +27,7 @@ class StateOf:
     Attributes:
         last_word: the last fact about it.
         held: service to what it held of the object.
+        hands: service to who folded and who decided, where these are two.
     """
 
     log: str
@@ -33,6 +35,7 @@ class StateOf:
     moment: Moment
     last_word: Found | None = None
     held: dict[str, dict[str, Any]] = field(default_factory=dict)
+    hands: dict[str, Hands] = field(default_factory=dict)
 
 
 async def state_of(source: Source, asked: Reference, moment: Moment) -> StateOf:
@@ -45,9 +48,12 @@ async def state_of(source: Source, asked: Reference, moment: Moment) -> StateOf:
     words = await lookups.last_facts(source, [asked], moment.bound)
     known.last_word = words[0] if words else None
     for service, explainer in await speakers_on(source, asked.kind):
-        fold = await restored(source, Asked.about(source, service, asked.namespace), moment.seq)
+        about = Asked.about(source, service, asked.namespace)
+        fold = await restored(source, about, moment.seq)
         aggregate = explainer.aggregate(fold.state, asked)
         if aggregate is not None:
+            if (hands := await hands_on(source, about, moment.bound)).folded_by:
+                known.hands[service.name] = hands
             known.held[service.name] = {
                 name: msgspec.to_builtins(part, str_keys=True)
                 for name, part in aggregate.items()
@@ -75,6 +81,7 @@ def answer(known: StateOf) -> ObjectState:
         name=known.asked.name,
         fact=fact,
         state=known.held,
+        hands=by_others(known.hands),
     )
 
 
@@ -89,7 +96,8 @@ def as_text(known: StateOf) -> str:
             f"  last seen  {readable(word.event.at)}  {word.seq}  {title(word.event)}  {line(word.event)}"
         )
     for service, held in known.held.items():
-        lines += ["", f"{service}:"]
+        told = f" ({known.hands[service].told})" if service in known.hands else ""
+        lines += ["", f"{service}{told}:"]
         text = yaml.safe_dump(held, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
         lines += [f"  {row}" for row in text.splitlines()]
     return "\n".join(lines)

@@ -11,7 +11,9 @@ from typing import Any
 
 from tidewright.archive.chain import Found
 from tidewright.asking.answers import Authenticated, FoundDifference, LogVerification
+from tidewright.asking.fold_files import FoldFiles
 from tidewright.asking.progress import progress
+from tidewright.asking.seeding import Seeds
 from tidewright.asking.service_state import inputs_of
 from tidewright.asking.services import SERVICES, Role, Service, load
 from tidewright.asking.source import Source
@@ -87,13 +89,15 @@ async def verified(
     said: list[Difference] = []
     # Told after what decisions and digests say, which is more to the point where both are there.
     provenance = Provenance(source.subjects, ENDPOINTS, partial(_altered, said), since=first)
-    take_headers, take, advanced_to, messages = provenance.take, verification.take, first, 0
+    seeds = Seeds(FoldFiles(await source.identity()), source.subjects, verifiers)
+    take_headers, take, seed, advanced_to, messages = provenance.take, verification.take, seeds.take, first, 0
 
     def judged(judgements: Iterable[Judged]) -> None:
         for record, cause in judgements:
             if cause is None:
                 take_headers(record)
                 take(record)
+                seed(record)
             else:
                 _unbelieved(report, record, cause)
 

@@ -66,11 +66,10 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
-        "run", "tidewright.cli.run:app", RUNNING, "Run one service alone, as a container would, or several of one kind in one process.",
+        "run", "tidewright.cli.run:app", RUNNING, "Run one service alone, as a container would.",
         (
             ("tidewright run autoscaler --nats nats://nats:4222 --cluster prod", "a decider"),
             ("tidewright run watcher --in-cluster --cluster prod", "what reads the cluster"),
-            ("tidewright run autoscaler spread --nats-user {service}", "two in one process, each as its own user"),
         ),
         below=(
             ("tidewright run actuator --in-cluster --cluster prod", "what writes to the cluster, as far as the modes let it"),
@@ -80,7 +79,6 @@ COMMANDS: tuple[Command, ...] = (
             ("tidewright run shard-manager --nats nats://nats:4222 --cluster prod", "a decider"),
             ("tidewright run spread-admission --port 8443 --service tidewright/spread-admission:443", "behind a Service"),
             ("tidewright run shard-labels --port 8443 --service tidewright/shard-labels:443", "behind a Service"),
-            ("tidewright run archiver --cluster prod --archive s3://audit/logs --key archiver.key", "what seals the log"),
         ),
     ),
     Command(

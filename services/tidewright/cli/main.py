@@ -73,9 +73,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     whole = helppages.ALL in given
     try:
-        result = _result(["--help" if part == helppages.ALL else part for part in given], whole=whole)
+        result = application(whole=whole)(
+            ["--help" if part == helppages.ALL else part for part in given],
+            exit_on_error=False,
+            print_error=False,
+        )
     except CycloptsError as error:
-        error.verbose = False  # not what function would have been called
         chain = " ".join(("tidewright", *(error.command_chain or ())))
         said = _unknown(error) if isinstance(error, UnknownCommandError) else str(error).rstrip(".")
         print(plain(redacted(f"error: {said}; see `{chain} --help`")), file=sys.stderr)
@@ -96,15 +99,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {no_space(error.filename or 'the disk that is written to')}", file=sys.stderr)
         return UNAVAILABLE
     return result if isinstance(result, int) else 0
-
-
-def _result(arguments: list[str], *, whole: bool) -> object:
-    if arguments[:1] == ["run"]:
-        from tidewright.cli import together
-
-        if together.asked_for(arguments) and "--help" not in arguments:
-            return together.run(arguments[1:])
-    return application(whole=whole)(arguments, exit_on_error=False, print_error=False)
 
 
 def _does_without(arguments: Sequence[str]) -> bool:

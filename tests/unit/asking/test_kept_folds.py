@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tidewright.asking import kept_folds
 from tidewright.asking.exported import ExportedLog
+from tidewright.asking.fold_files import Whose
 from tidewright.asking.service_state import Asked, restored
 from tidewright.asking.services import BY_NAME
 from tidewright.host.fold.order import Fold
@@ -66,7 +67,7 @@ def test_a_question_after_another_reads_what_lies_between_alone() -> None:
     log = source()
     _, last = asyncio.run(log.bounds())
     folded(log, "provisioning", last)
-    kept = log.folds.nearest(("provisioning", 5, "all", ""), last - 200)
+    kept = log.folds.nearest(Whose("provisioning", 5, "all", ""), last - 200)
     assert kept is not None
     assert last - 200 - kept.position < 500
     read: list[int] = []
@@ -85,7 +86,7 @@ def test_states_of_another_log_are_forgotten() -> None:
     log = source()
     _, last = asyncio.run(log.bounds())
     folded(log, "provisioning", last)
-    key = ("provisioning", 5, "all", "")
+    key = Whose("provisioning", 5, "all", "")
     kept = log.folds.nearest(key, last)
     assert kept is not None
     other = kept_folds.KeptFolds()
@@ -106,4 +107,4 @@ def test_what_is_kept_is_bounded_and_what_was_used_least_goes_first() -> None:
     folded(log, "provisioning", last)
     assert 0 < log.folds.bytes <= 4 * one
     assert log.folds.bytes == sum(len(kept.data) for kept in log.folds._kept.values())
-    assert log.folds.nearest(("provisioning", 5, "all", ""), 100) is None
+    assert log.folds.nearest(Whose("provisioning", 5, "all", ""), 100) is None

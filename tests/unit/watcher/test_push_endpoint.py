@@ -27,7 +27,6 @@ from tidewright.events.facts import MetricSampled, WatermarkPodAutoscalerObserve
 from tidewright.host.ports import certificate_files
 from tidewright.host.process.health import Health
 from tidewright.host.process.misconfigured import Misconfigured
-from tidewright.host.process.probes import Probes
 from tidewright.host.process.process import Process, ProcessOptions
 from tidewright.log import disk
 from tidewright.log.connection import Log
@@ -58,8 +57,7 @@ async def serving(
 ) -> AsyncIterator[aiohttp.ClientSession]:
     """A watcher with its HTTP port, and a client of it."""
     process = Process(ProcessOptions("watcher", health_host=health_host), Health("watcher"))
-    probes = Probes([process.health])
-    await probes.start(health_host, 0)
+    await process.health.start(health_host, 0)
     given = Options(
         nats_url=nats.url,
         cluster="test",
@@ -68,7 +66,7 @@ async def serving(
         **options,
     )
     task = asyncio.create_task(service.run(given, process))
-    base = f"http://127.0.0.1:{probes.port}"
+    base = f"http://127.0.0.1:{process.health.port}"
     try:
         async with aiohttp.ClientSession(base) as session:
             yield session
@@ -76,7 +74,7 @@ async def serving(
         process.stop.set()
         async with asyncio.timeout(30):
             await asyncio.gather(task, return_exceptions=True)
-        await probes.stop()
+        await process.health.stop()
 
 
 def bearer(token: str) -> dict[str, str]:

@@ -134,6 +134,8 @@ class SlotVerifier:
         """Causes between which the chain is torn: a decision about one of them was altered or removed."""
         self._found: list[Difference] = []
         """Differences since the last checkpoint, whose digest says what they come from."""
+        self.differs = False
+        """Whether anything differed, so that the fold is not what the log says any more."""
         self.checkpoints = 0
         self.covered = snapshot.position if snapshot else 0
         """The greatest position of its checkpoints on the log."""
@@ -313,6 +315,7 @@ class SlotVerifier:
         first: bool = False,
     ) -> None:
         """Note a difference; the `first` one is what the others since the last checkpoint come from."""
+        self.differs = True
         difference = Difference(self._service, self._slot, seq, cause, message, recorded, recomputed)
         if not first:
             self._found.append(difference)
