@@ -28,9 +28,10 @@ from tidewright.provisioning.buffers import concluding, room
 from tidewright.provisioning.buffers.room import Fillings
 from tidewright.provisioning.buffers.work import BufferWork
 from tidewright.provisioning.cluster import status_map
+from tidewright.provisioning.cluster.flaws import flaws
 from tidewright.provisioning.cluster.upkeep import idle_decisions, promised, upkeep
 from tidewright.provisioning.cluster.view import View, look
-from tidewright.provisioning.fold.common import EVALUATE, EXPECTED_LIMITED
+from tidewright.provisioning.fold.common import CLOUD_UNREADABLE, EVALUATE, EXPECTED_LIMITED
 from tidewright.provisioning.foresight import room as coming_room
 from tidewright.provisioning.foresight import shares
 from tidewright.provisioning.foresight.room import Covering
@@ -104,11 +105,13 @@ class Evaluation:
         self._warn()
         if unreadable := clouds.wrong(self.state):
             self._standing(
-                "CloudUnreadable",
+                CLOUD_UNREADABLE,
                 f"{unreadable}: what was read last stays in force, and nothing is ordered there",
             )
         if ignored := clouds.ignored(self.state):
             self._standing("GroupSettingIgnored", f"{ignored}; each counts as not said")
+        for flaw in flaws(self.state, self.index, self.now):
+            self._standing(flaw.reason, flaw.message)
         pending_pods = pending(self.state, self.index, self.now)
         self.decisions += pending_pods.told
         self.dues += pending_pods.dues + self.expecting.dues

@@ -8,7 +8,7 @@ flags that mean nothing here.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -346,14 +346,14 @@ _NAMES: dict[str, str] = {
 _KINDS: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 _SHARES = frozenset({"utilization_threshold", "gpu_utilization_threshold"})
 _NOT_NEGATIVE = frozenset(
-    {
-        "unneeded_s", "unready_s", "scale_down_delay_after_add_s", "scale_down_delay_after_delete_s",
-        "scale_down_delay_after_failure_s", "recheck_s", "max_parallelism", "max_drains", "system_timeout_s",
-        "min_replicas", "max_graceful_s", "soft_taints", "eviction_s", "after_taint_s", "delay_deletion_s", "batch_s",
-        "foresight_limit",
-        "spot_types_min",
-    }
-)  # fmt: skip
+    {"max_parallelism", "max_drains", "min_replicas", "soft_taints", "foresight_limit", "spot_types_min"}
+)
+"""Beside all times."""
+_AT_MOST = {
+    "max-drain-parallelism": "max-scale-down-parallelism",
+    "initial-node-group-backoff-duration": "max-node-group-backoff-duration",
+}
+"""Settings that are at most another one, which holds where they contradict it."""
 WITHOUT_MEANING: dict[str, tuple[str, ...]] = {
     "here it is decided by events, exactly, and the host of services sees to the rest": (
         "frequent-loops-enabled", "estimator", "fastpath-binpacking-enabled",
@@ -509,7 +509,16 @@ def read(data: Mapping[str, Any]) -> tuple[Settings, tuple[str, ...]]:
         values.setdefault("foresight", DECISIONS)
     if values.get("proactive"):
         values.setdefault("foresight", WORKLOADS)
-    return Settings(**values), (*warnings, *_idle(data))
+    found = Settings(**values)
+    return found, (*warnings, *_contradictions(found, data), *_idle(data))
+
+
+def _contradictions(settings: Settings, data: Mapping[str, Any]) -> Iterator[str]:
+    """What is said of settings that go beyond one that bounds them."""
+    for key, bound in _AT_MOST.items():
+        value, most = getattr(settings, _NAMES[key]), getattr(settings, _NAMES[bound])
+        if key in data and value > most:
+            yield f"{key}={data[key]!r}: expected {bound} ({most:g}) or less; {bound} holds"
 
 
 def problems(data: Mapping[str, Any]) -> tuple[str, ...]:
@@ -537,7 +546,7 @@ def _bounded(name: str, value: Any) -> Any:
     """A value of scale-down within what it may be."""
     if name in _SHARES and not 0 <= value <= 1:
         raise ValueError("expected a part of what is allocatable, from 0 to 1")
-    if name in _NOT_NEGATIVE and value < 0:
+    if (name in _NOT_NEGATIVE or name.endswith("_s")) and not value >= 0:
         raise ValueError("expected 0 or more")
     return value
 

@@ -99,9 +99,11 @@ class DecreaseOrder(msgspec.Struct, frozen=True, array_like=True, tag="decrease"
 
 
 class DeleteOrder(msgspec.Struct, frozen=True, array_like=True, tag="delete"):
-    """Instances of a group are deleted."""
+    """Instances of a group are deleted; so many of them never became a node, and so many are nodes that were idle."""
 
     group: NodeGroupId
+    unborn: int = 0
+    idle: int = 0
 
 
 class TaintOrder(msgspec.Struct, frozen=True, array_like=True, tag="taint"):

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import msgspec
+from typing import Any
 
+import msgspec
+import pytest
+
+from tests.unit.provisioning.watched import Watched
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
 from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import SetStatus
 from tidewright.events.facts import NodeObserved
 from tidewright.kube.times import rfc3339
+from tidewright.provisioning.settings import problems
 
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 CHECK = "check-capacity.autoscaling.x-k8s.io"
@@ -245,3 +250,91 @@ def test_instances_of_a_request_that_cannot_be_created_are_said_and_not_forgotte
     assert ready.status == "False"
     assert ready.message == "Nodes that were ordered did not come: group a failed: StockOut"
     assert len(cluster.object_events("CapacityNotReady")) == 1
+
+
+def warned(cluster: Cluster, reason: str) -> list[str]:
+    """Messages of warnings of one reason."""
+    return [event.message for event in cluster.object_events(reason)]
+
+
+def test_a_group_below_its_minimum_is_said_with_what_would_be_valid_and_the_others_go_on() -> None:
+    cluster = Cluster()
+    cluster.add_group("small", minimum=3, target=1, maximum=5)
+    cluster.add_group("fine", target=0, maximum=5)
+    cluster.pod("p", cluster.shape({"cpu": 100}))
+    cluster.advance(600)
+    said = warned(cluster, "NodeGroupBelowMinimum")
+    assert said[0].startswith("group small: target_size 1 is below its min_size 3: valid is min_size or more")
+    assert len(set(said)) == len(said), "once for each size"
+    assert cluster.of(p.PlanScaleUp)
+    cluster = Cluster({"enforce-node-group-min-size": True})
+    cluster.add_group("small", minimum=3, target=1, maximum=5)
+    cluster.pod("p", cluster.shape({"cpu": 100}))
+    cluster.advance(60)
+    assert warned(cluster, "NodeGroupBelowMinimum") == []
+
+
+def test_a_node_without_provider_id_is_named_when_it_had_time_to_get_one() -> None:
+    cluster = Watched()
+    cluster.nodes(2)
+    cluster.again("bare", {"cpu": 4000}, provider_id="", created_at=cluster.now - 60)
+    cluster.placed("p", "")
+    cluster.advance(60)
+    assert warned(cluster, "NodeWithoutProviderID") == []
+    cluster.advance(900)
+    cluster.placed("q", "")
+    cluster.advance(60)
+    (said,) = warned(cluster, "NodeWithoutProviderID")
+    assert said.startswith("node bare: spec.providerID is empty: valid is the id of its machine at the cloud")
+
+
+@pytest.mark.parametrize(
+    ("selector", "says"),
+    [
+        (None, "is absent and selects nothing: it protects no pod; valid is a label selector"),
+        (
+            {"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]},
+            "it is taken to cover all pods of its namespace, and none of them is moved; valid is a label selector",
+        ),
+        ({}, ""),
+    ],
+)
+def test_a_budget_whose_selector_selects_nothing_or_cannot_be_read_is_named(
+    selector: dict[str, Any] | None, says: str
+) -> None:
+    cluster = Watched()
+    cluster.nodes(1)
+    cluster.tell(
+        p.PodDisruptionBudgetObserved(
+            at=cluster.now, namespace="ns", name="odd", selector=selector, allowed=1
+        )
+    )
+    cluster.placed("p", "")
+    cluster.advance(60)
+    said = " ".join(warned(cluster, "DisruptionBudgetSelector"))
+    assert says in said
+    assert said.startswith("PodDisruptionBudget ns/odd: spec.selector ") is bool(says)
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"scan-interval": "-1s"}, "scan-interval='-1s': expected 0 or more; the default stays"),
+        ({"max-node-provision-time": -5}, "max-node-provision-time=-5: expected 0 or more"),
+        (
+            {"max-drain-parallelism": 20},
+            "max-drain-parallelism=20: expected max-scale-down-parallelism (10) or less; max-scale-down-parallelism holds",
+        ),
+        (
+            {"initial-node-group-backoff-duration": "2h"},
+            "expected max-node-group-backoff-duration (1800) or less; max-node-group-backoff-duration holds",
+        ),
+        ({"scale-down-unneded-time": "1m"}, "scale-down-unneeded-time"),
+        ({"scale-down-utilization-threshold": 2}, "from 0 to 1"),
+        ({"cores-total": "5:2"}, "expected MIN:MAX with 0 <= MIN <= MAX"),
+    ],
+)
+def test_settings_that_are_negative_contradictory_or_unknown_are_named_with_what_is_valid(
+    config: dict[str, Any], says: str
+) -> None:
+    assert any(says in problem for problem in problems(config)), problems(config)

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from tidewright.provisioning.unanswered import Order
+from tidewright.provisioning.group_ids import NodeGroupId
+from tidewright.provisioning.unanswered import DeleteOrder, Order
 
 
 @pytest.mark.parametrize(
@@ -18,9 +19,13 @@ from tidewright.provisioning.unanswered import Order
         b'["create","workers"]',
         b'["increase","5af3107a4000-1"]',
         b'["decrease","workers"]',
-        b'["delete","workers"]',
+        b'["delete","workers",1,0]',
     ],
 )
 def test_an_order_is_stored_as_a_verb_and_what_it_is_about(stored: bytes) -> None:
     order = msgspec.json.decode(stored, type=Order)
     assert msgspec.json.encode(order) == stored
+
+
+def test_a_deletion_that_was_stored_without_numbers_is_read() -> None:
+    assert msgspec.json.decode(b'["delete","workers"]', type=Order) == DeleteOrder(NodeGroupId("workers"))

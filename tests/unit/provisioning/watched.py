@@ -50,6 +50,7 @@ class Watched(Cluster):
             "ready_changed_at": self.now - 7200,
             "created_at": self.now - 7200,
             "delays": (),
+            "provider_id": f"sim://{name}",
             **more,
         }
         self.tell(
@@ -58,7 +59,6 @@ class Watched(Cluster):
                 name=name,
                 uid=f"uid-{name}",
                 allocatable=dict(allocatable),
-                provider_id=f"sim://{name}",
                 **fields,
             )
         )

@@ -15,8 +15,19 @@ REQUEST_KIND = "ProvisioningRequest"
 BUFFER_KIND = "CapacityBuffer"
 DID_NOT_COME = "ExpectedPodsDidNotCome"
 EXPECTED_LIMITED = "ExpectedPodsLimited"
+BELOW_MINIMUM, BUDGET_SELECTS, NO_PROVIDER_ID = (
+    "NodeGroupBelowMinimum",
+    "DisruptionBudgetSelector",
+    "NodeWithoutProviderID",
+)
+CLOUD_UNREADABLE = "CloudUnreadable"
 STANDING = frozenset(
     {
+        BELOW_MINIMUM,
+        BUDGET_SELECTS,
+        NO_PROVIDER_ID,
+        CLOUD_UNREADABLE,
+        "GroupSettingIgnored",
         EXPECTED_LIMITED,
         CONFIGURATION_IGNORED,
         "ClusterUnhealthy",

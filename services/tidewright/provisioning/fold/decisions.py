@@ -276,14 +276,10 @@ def _delete(state: State, event: p.DeleteInstances, _touched: Touched) -> None:
         group.wanted = max(0, group.target - len(event.instances))
         group.answered_at = None
         doom(state, index_of(state), group)
-    state.orders[event.id] = DeleteOrder(name)
     unborn = sum(not node for node in event.nodes)
-    if unborn:
-        counts.add(state.counts, "cluster_autoscaler_old_unregistered_nodes_removed_count", unborn)
-    # Nodes that are being removed are counted when they have gone: their deletion may be refused, and asked for again.
-    for node in filter(None, event.nodes):
-        if node not in state.removals:
-            removals.count(state, node)
+    # Counted when it is done: it may be refused, and asked for again.
+    idle = sum(bool(node) and node not in state.removals for node in event.nodes)
+    state.orders[event.id] = DeleteOrder(name, unborn, idle)
     opened = state.open.get(name)
     for plan in opened.plans if opened is not None and unborn else ():
         if plan in state.executions:

@@ -116,9 +116,11 @@ def reason_of(state: State, node: str) -> str:
     return "underutilized" if removal.drains else "empty"
 
 
-def count(state: State, node: str) -> None:
-    """One more node is removed."""
-    counts.add(state.counts, "cluster_autoscaler_scaled_down_nodes_total", 1, reason=reason_of(state, node))
+def count(state: State, node: str, nodes: int = 1) -> None:
+    """More nodes are removed, for the reason of this one; none of several that were idle."""
+    counts.add(
+        state.counts, "cluster_autoscaler_scaled_down_nodes_total", nodes, reason=reason_of(state, node)
+    )
 
 
 _Outcome = o.Applied | o.Rejected | o.Failed | o.Superseded

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import msgspec
 
 from tidewright.events.base import JsonObject
-from tidewright.kube.keys import BufferKey, PodKey, RequestKey
+from tidewright.kube.keys import BufferKey, ObjectKey, PodKey, RequestKey
 from tidewright.kube.podshape import PodShape
 from tidewright.provisioning.cluster.limits import GPU_LABELS
 from tidewright.provisioning.group_ids import NodeGroupId
@@ -71,6 +71,7 @@ class Index:
         counting: whose pods are whose; None where nothing is expected.
         spreads: WorkloadSpreads by their targets; None where nothing is expected.
         lacks: workloads that lack pods, to how many, as of when they were last looked at (`foresight.shares`).
+        odd_budgets: disruption budget to its selector, and what is wrong with that.
         read: pod templates of buffers as they were read, by what for; each holds as long as the template is the same object.
     """
 
@@ -103,6 +104,7 @@ class Index:
         self.counting: Counting | None = None
         self.spreads: Spreads | None = None
         self.lacks: dict[str, int] = {}
+        self.odd_budgets: dict[ObjectKey, tuple[JsonObject | None, str]] = {}
         self.read: dict[tuple[str, BufferKey], Read] = {}
         self.settings = Settings()
         self.warnings: tuple[str, ...] = ()
