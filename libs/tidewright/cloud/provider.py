@@ -150,6 +150,10 @@ class Group(Protocol):
         """Where all its nodes are; empty when it spans several zones."""
 
     @property
+    def initial(self) -> int:
+        """The size that it is to begin with, where nobody at the cloud orders that; 0 elsewhere."""
+
+    @property
     def ignored(self) -> tuple[str, ...]:
         """What is said of it (tags, annotations) and cannot be read, so that it counts as not said: each with what would be valid."""
 

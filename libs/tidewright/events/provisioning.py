@@ -242,6 +242,7 @@ class NodeGroupObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.node-gr
         error: it could not be read, and this is why; the sizes are then the last known ones.
         message: the same in words: what of it is wrong, and what would help.
         own: settings that it has of its own, by tags, annotations or what its cloud says.
+        initial: the size that it is to begin with, where nobody at its cloud orders that.
         ignored: what is said of it and cannot be read, which is taken as not said: each with what would be valid.
     """
 
@@ -267,6 +268,7 @@ class NodeGroupObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.node-gr
     message: str = ""
     own: GroupSettings = NO_SETTINGS
     ignored: tuple[str, ...] = ()
+    initial: int = 0
 
     @property
     def machines(self) -> tuple[Instance, ...]:

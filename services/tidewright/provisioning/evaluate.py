@@ -19,6 +19,7 @@ from tidewright.events.provisioning import (
     BackOffGroup,
     CloseScaleUp,
     DeclineScaleUp,
+    IncreaseNodeGroup,
     PlanScaleUp,
 )
 from tidewright.host.fold.configuration import CONFIGURATION_IGNORED
@@ -59,7 +60,7 @@ from tidewright.provisioning.scaleup.orders import (
     status_event,
     verdicts_of,
 )
-from tidewright.provisioning.scaleup.plans import MAX_NODES_TOTAL, SUCCESSFUL, Plan, World
+from tidewright.provisioning.scaleup.plans import MAX_NODES_TOTAL, SUCCESSFUL, Plan, Target, World
 from tidewright.provisioning.scaleup.refusals import signature
 from tidewright.provisioning.scaleup.rounds import enact, plan_all
 from tidewright.provisioning.scaleup.sharing import to_minimum
@@ -164,6 +165,7 @@ class Evaluation:
         self.decisions += reserved.marked(work, held, bare)
         if settings.enforce_min:
             self._minimum(world)
+        self._begin(world)
         idle = idle_decisions(
             self.state, self.index, self.view, now=self.now, grid=world.grid, part=self.part
         )
@@ -480,6 +482,36 @@ class Evaluation:
                 for g in below
                 if any(t.group == g.id for t in targets)
             ]
+            self.decisions += ordered_plan(self.orders, plan, world, pods=(), why=why)
+
+    def _begin(self, world: World) -> None:
+        """Groups that are to begin with a size get it, once."""
+        groups = self.state.groups
+        ordered = {one.target.name for one in self.decisions if isinstance(one, IncreaseNodeGroup)}
+        lifted = [
+            msgspec.structs.replace(g, min=groups[g.id].initial)
+            for g in world.groups
+            if g.id in groups
+            and g.target < groups[g.id].initial
+            and not groups[g.id].error
+            and g.id not in ordered
+        ]
+        most = world.settings.max_nodes_total
+        if not lifted or (most and ordered):
+            return  # what was ordered just now is not counted yet
+        room = most - world.current_nodes if most else sum(g.min for g in lifted)
+        targets: list[Target] = []
+        for target in to_minimum(lifted, world.limits):
+            nodes = min(target.size - target.from_size, room)
+            if nodes > 0:
+                targets.append(msgspec.structs.replace(target, size=target.from_size + nodes))
+                room -= nodes
+        if targets:
+            why = [
+                because("Beginning", group=t.group, target=t.from_size, initial=groups[t.group].initial)
+                for t in targets
+            ]
+            plan = Plan(result=SUCCESSFUL, targets=tuple(targets))
             self.decisions += ordered_plan(self.orders, plan, world, pods=(), why=why)
 
     # --- When to look again ---

@@ -173,6 +173,7 @@ class GroupState(msgspec.Struct):
         going: those that the cloud says it is deleting.
         refused_until: before it no instance that came to nothing is asked to be deleted, since that was refused.
         refused_s: for how long it was left alone so the last time.
+        initial: the size that it is to begin with; 0 once it has been ordered, or was there.
         patterns: the last good node that went, or is good no more; behind it the one that was good for longest.
     """
 
@@ -206,6 +207,7 @@ class GroupState(msgspec.Struct):
     refused_s: float = 0.0
     own: GroupSettings = NO_SETTINGS
     ignored: tuple[str, ...] = ()
+    initial: int = 0
 
     @property
     def target(self) -> int:

@@ -84,6 +84,7 @@ async def read(group: Group) -> NodeGroupObserved:
         machine_type=group.machine_type,
         zone=group.zone,
         own=_own(options),
+        initial=group.initial,
         ignored=(*group.ignored, *odd),
     )
     return shortened(fact) if len(instances) >= MANY else fact

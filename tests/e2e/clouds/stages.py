@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
@@ -37,6 +38,26 @@ ROOM: Final = {"cpu": "4", "memory": "16Gi", "pods": "110"}
 WORK_EVERY_S: Final = 0.1
 AWAY: Final = "http://127.0.0.1:9"
 """Where nobody listens: every stage has such a cloud besides."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """A group for a scene.
+
+    Attributes:
+        minimum, maximum: nodes.
+        size: nodes that are there.
+        slow: what is ordered does not come during the scene.
+        refuses: orders are refused.
+        exhausted: orders are taken, and the cloud has no machines for them.
+    """
+
+    minimum: int
+    maximum: int
+    size: int
+    slow: bool
+    refuses: bool
+    exhausted: bool
 
 
 class Stage(ABC):
@@ -71,7 +92,6 @@ class Stage(ABC):
     @abstractmethod
     async def __aexit__(self, *_: object) -> None: ...
 
-    @abstractmethod
     async def define(
         self,
         name: str,
@@ -83,17 +103,15 @@ class Stage(ABC):
         refuses: bool = False,
         exhausted: bool = False,
     ) -> str:
-        """Make a group of machines that only the scene's pods select; its name on the log.
+        """Make a group of machines that only the scene's pods select; its name on the log. Arguments as `Wanted` has them, `name` is part of its id."""
+        wanted = Wanted(
+            minimum=minimum, maximum=maximum, size=size, slow=slow, refuses=refuses, exhausted=exhausted
+        )
+        return await self.make(name, wanted)
 
-        Args:
-            name: part of its id.
-            minimum: nodes.
-            maximum: nodes.
-            size: nodes that are there.
-            slow: what is ordered does not come during the scene.
-            refuses: orders are refused.
-            exhausted: orders are taken, and the cloud has no machines for them.
-        """
+    @abstractmethod
+    async def make(self, name: str, wanted: Wanted) -> str:
+        """Make such a group."""
 
     @abstractmethod
     async def size(self, group: str) -> int:
@@ -167,21 +185,17 @@ class SimulatedStage(Stage):
     async def __aexit__(self, *_: object) -> None:
         await self.proxy.__aexit__()
 
-    async def define(
-        self,
-        name: str,
-        *,
-        minimum: int = 0,
-        maximum: int = 5,
-        size: int = 0,
-        slow: bool = False,
-        refuses: bool = False,
-        exhausted: bool = False,
-    ) -> str:
-        faults = {"stock": 0, "stock_refuses": refuses} if refuses or exhausted else {}
-        more = {"boot": "300"} if slow else {}
+    async def make(self, name: str, wanted: Wanted) -> str:
+        faults = {"stock": 0, "stock_refuses": wanted.refuses} if wanted.refuses or wanted.exhausted else {}
+        more = {"boot": "300"} if wanted.slow else {}
         return await self.world.group(
-            name, cpu=ROOM["cpu"], min=minimum, max=maximum, initial=size, faults=faults, **more
+            name,
+            cpu=ROOM["cpu"],
+            min=wanted.minimum,
+            max=wanted.maximum,
+            initial=wanted.size,
+            faults=faults,
+            **more,
         )
 
     async def size(self, group: str) -> int:
@@ -255,35 +269,25 @@ class AwsStage(Working):
         await self.end()
         await self._bench.__aexit__()
 
-    async def define(
-        self,
-        name: str,
-        *,
-        minimum: int = 0,
-        maximum: int = 5,
-        size: int = 0,
-        slow: bool = False,
-        refuses: bool = False,
-        exhausted: bool = False,
-    ) -> str:
+    async def make(self, name: str, wanted: Wanted) -> str:
         mark = self.world.mark
         tag = "k8s.io/cluster-autoscaler/node-template"
         group = await self._bench.define(
             f"{name}-{mark}",
-            minimum=minimum,
-            maximum=maximum,
-            size=size,
+            minimum=wanted.minimum,
+            maximum=wanted.maximum,
+            size=wanted.size,
             tags={
                 f"{tag}/label/{GROUP_LABEL}": mark,
                 f"{tag}/taint/{GROUP_LABEL}": f"{mark}:NoSchedule",
                 f"{tag}/resources/memory": ROOM["memory"],
             },
         )
-        if exhausted:
+        if wanted.exhausted:
             await self._bench.exhaust(group)
-        if slow or exhausted:
+        if wanted.slow or wanted.exhausted:
             self._slow.add(group)
-        if refuses:
+        if wanted.refuses:
             self._refused.add(group)
         self._groups.add(group)
         return group
@@ -396,36 +400,26 @@ class ClusterApiStage(KubernetesStage):
         for path in self._made:
             await self.send("DELETE", path)
 
-    async def define(
-        self,
-        name: str,
-        *,
-        minimum: int = 0,
-        maximum: int = 5,
-        size: int = 0,
-        slow: bool = False,
-        refuses: bool = False,
-        exhausted: bool = False,
-    ) -> str:
+    async def make(self, name: str, wanted: Wanted) -> str:
         mark = self.world.mark
         name = f"{name}-{mark}"
         group = f"MachineDeployment/{self.world.namespace}/{name}"
-        if exhausted:
+        if wanted.exhausted:
             self._moon.failing[group] = NO_ROOM
-        if slow:
+        if wanted.slow:
             self._moon.hanging.add(group)
-        if refuses:
+        if wanted.refuses:
             self.refused.add(name)
         notes = {
-            MIN: str(minimum),
-            MAX: str(maximum),
+            MIN: str(wanted.minimum),
+            MAX: str(wanted.maximum),
             f"{CAPACITY}cpu": ROOM["cpu"],
             f"{CAPACITY}memory": ROOM["memory"],
             f"{CAPACITY}labels": f"{GROUP_LABEL}={mark}",
             f"{CAPACITY}taints": f"{GROUP_LABEL}={mark}:NoSchedule",
         }
         async with self._one:
-            await self._moon.make("MachineDeployment", name, notes, size=size)
+            await self._moon.make("MachineDeployment", name, notes, size=wanted.size)
             self._groups.add(group)
         return group
 
@@ -495,29 +489,19 @@ class KwokStage(KubernetesStage):
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
             await self.send("POST", self._maps, body)
 
-    async def define(
-        self,
-        name: str,
-        *,
-        minimum: int = 0,
-        maximum: int = 5,
-        size: int = 0,
-        slow: bool = False,
-        refuses: bool = False,
-        exhausted: bool = False,
-    ) -> str:
-        if exhausted:
+    async def make(self, name: str, wanted: Wanted) -> str:
+        if wanted.exhausted:
             raise ValueError(self.lacks["what_a_cloud_has_no_more_of_is_ordered_elsewhere"])
         group = f"{name}-{self.world.mark}"
-        if refuses:
+        if wanted.refuses:
             self.refused.add(group)
         node = self.node(f"template-{group}", "")
         del node["metadata"]["labels"]["kubernetes.io/hostname"]
-        del slow  # its machines are nodes at once: none is still to come
+        # `slow` means nothing here: its machines are nodes at once, and none is still to come.
         node["metadata"]["annotations"] = {
-            GROUP_LABEL: group, f"{KWOK}min-count": str(minimum), f"{KWOK}max-count": str(maximum),
+            GROUP_LABEL: group, f"{KWOK}min-count": str(wanted.minimum), f"{KWOK}max-count": str(wanted.maximum),
         }  # fmt: skip
-        for number in range(size):
+        for number in range(wanted.size):
             own = self.node(f"{group}-own{number}", f"kwok:{group}-own{number}")
             own["metadata"]["annotations"] = {GROUP_LABEL: group}
             await self.send("POST", NODES, own)

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from tests.unit.cloud.contract.bench import Bench
+from tests.unit.cloud.contract.benches import BENCHES
 from tests.unit.cloud.contract.moon import API, MAX, MIN
 from tests.unit.cloud.contract.of_aws import AwsBench, error_text, fields
 from tests.unit.cloud.contract.of_clusterapi import ClusterApiBench
 from tests.unit.cloud.contract.of_kwok import KwokBench
-from tests.unit.cloud.contract.of_simulated import SimulatedBench
 from tests.unit.provisioning.cloud import Cloud, group
 from tidewright.actuator.apply import Allowance
 from tidewright.actuator.cloud import CloudApplier
@@ -103,8 +104,6 @@ async def test_one_call_without_permission_holds_only_the_groups_that_need_it() 
         def denying(method: str, path: str, body: bytes) -> Any:
             asked = fields(body)
             if asked.get("LaunchConfigurationNames.member.1") == "secret":
-                from aiohttp import web
-
                 return web.Response(status=403, text=error_text("AccessDenied"), content_type="text/xml")
             return passed_on(method, path, body)
 
@@ -117,6 +116,30 @@ async def test_one_call_without_permission_holds_only_the_groups_that_need_it() 
             "deploy/clouds/aws has all that watcher and actuator ask for"
         )
         assert [fact.name for fact in clouds.unreadable] == ["denied"]
+
+
+async def test_an_order_without_permission_is_refused_with_the_call_and_where_rights_are() -> None:
+    async def spend() -> None:
+        pass
+
+    async with AwsBench() as bench:
+        await bench.define("one", size=1)
+        passed_on = bench.proxy.answer
+
+        def denying(method: str, path: str, body: bytes) -> Any:
+            if fields(body).get("Action") == "SetDesiredCapacity":
+                return web.Response(status=403, text=error_text("AccessDenied"), content_type="text/xml")
+            return passed_on(method, path, body)
+
+        bench.proxy.answer = denying
+        target = ObjectRef(api_version="cloud/v1", kind="NodeGroup", name="one")
+        order = IncreaseNodeGroup(at=1.0, id="d", target=target, size=2, from_size=1)
+        result = await CloudApplier(bench.provider).attempt(order, Allowance(spend), "one")
+        assert isinstance(result, Refused)
+        assert result.reason == Forbidden.reason
+        assert result.message.startswith("SetDesiredCapacity: ")
+        assert "deploy/clouds/aws has all that watcher and actuator ask for" in result.message
+        assert await bench.size("one") == 1
 
 
 async def test_a_region_that_is_none_is_named_with_where_it_is_written() -> None:
@@ -165,7 +188,7 @@ async def test_a_refusal_that_reads_otherwise_each_time_is_said_once_and_another
     assert polls[4][0].message == "DescribeGroups: not allowed"
 
 
-@pytest.mark.parametrize("kind", [SimulatedBench, AwsBench, KwokBench], ids=lambda kind: kind.kind)
+@pytest.mark.parametrize("kind", BENCHES, ids=lambda kind: kind.kind)
 async def test_a_provider_that_hangs_is_said_to_and_what_is_known_stays(kind: type[Bench]) -> None:
     async with kind() as bench:
         name = await bench.define("one", size=1)
@@ -272,12 +295,12 @@ async def test_an_answer_that_is_none_is_told_of_its_cloud_alone() -> None:
     assert told.message == "cloud east: what is said of it cannot be read: 'DesiredCapacity'"
 
 
-@pytest.mark.parametrize(
-    "kind", [SimulatedBench, AwsBench, ClusterApiBench, KwokBench], ids=lambda kind: kind.kind
-)
+@pytest.mark.parametrize("kind", BENCHES, ids=lambda kind: kind.kind)
 async def test_an_order_for_a_group_that_was_deleted_under_us_is_refused_with_those_that_there_are(
-    kind: type[Bench],
+    kind: type[Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("tidewright.cloud.kwok.client.KNOWN_S", 0.0)  # a minute has gone by
+
     async def spend() -> None:
         pass
 
@@ -287,8 +310,6 @@ async def test_an_order_for_a_group_that_was_deleted_under_us_is_refused_with_th
         await bench.remove(name)
         target = ObjectRef(api_version="cloud/v1", kind="NodeGroup", name=name)
         order = IncreaseNodeGroup(at=1.0, id="d", target=target, size=1, from_size=0)
-        if kind is KwokBench:  # its templates are read when a group is not among those that are known
-            await bench.provider.refresh()
         result = await CloudApplier(bench.provider).attempt(order, Allowance(spend), name)
         assert isinstance(result, Refused)
         assert result.reason == NotFound.reason

@@ -15,6 +15,7 @@ from tidewright.cloud.kwok.client import DECISION, KwokProvider, provider
 from tidewright.cloud.provider import InstanceState, Taint
 from tidewright.cloud.providers import Surroundings
 from tidewright.cloud.rights import Right
+from tidewright.watcher.nodegroups import read
 
 TEMPLATES = """
 apiVersion: v1
@@ -178,6 +179,17 @@ async def test_limits_that_cannot_be_used_make_the_group_unreadable_and_not_gone
             assert refused.value.message == f"group one: template template-one: {said}"
             assert len(await group.nodes()) == 1
             del annotations[f"cluster-autoscaler.kwok.nodegroup/{name}"]
+
+
+async def test_a_group_is_to_begin_with_its_desired_count_and_else_with_its_minimum() -> None:
+    async with KwokBench() as bench:
+        await bench.define("asked", minimum=1)
+        await bench.define("plain", minimum=2)
+        note = "cluster-autoscaler.kwok.nodegroup/desired-count"
+        bench._templates["asked"]["metadata"]["annotations"][note] = "4"
+        await bench._write()
+        facts = [await read(await bench.group(name)) for name in ("asked", "plain")]
+        assert [(fact.target_size, fact.initial) for fact in facts] == [(0, 4), (0, 2)]
 
 
 async def test_what_others_write_on_a_new_node_does_not_keep_it_from_being_cancelled() -> None:

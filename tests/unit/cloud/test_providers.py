@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 
 import pytest
 
@@ -80,3 +82,29 @@ def test_what_a_failure_says_about_the_next_call() -> None:
     assert pause_s(Throttled(""), 1) == 4.0
     assert pause_s(Throttled("", retry_after_s=90.0), 1) == 90.0
     assert pause_s(Forbidden(""), 7) == NEEDS_PEOPLE_S
+
+
+def test_without_extras_the_base_installation_says_which_one_a_cloud_needs() -> None:
+    """In a process of its own, which has none of them: nothing else may look for their modules."""
+    program = (
+        "import importlib.util as util, sys\n"
+        "gone = ('aiobotocore', 'botocore', 'grpc', 'google')\n"
+        "class Gone:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] in gone: raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Gone())\n"
+        "found = util.find_spec\n"
+        "util.find_spec = lambda name, package=None: None if name in gone else found(name, package)\n"
+        "from tidewright.cli import main\n"
+        "import tidewright.watcher.service, tidewright.actuator.service\n"
+        "for line in sys.argv[1:]: print(main.run(line.split()))\n"
+    )
+    lines = ("version", "run watcher --cloud a=aws:asg:tag=x", "run actuator --cloud g=externalgrpc:h:1",
+             "cloud serve --cloud s=simulated:http://x")  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", program, *lines], capture_output=True, text=True, check=True)
+    (extras,) = [line for line in done.stdout.splitlines() if line.startswith("extras ")]
+    assert not {"aws", "grpc"} & set(extras.split())
+    assert [line for line in done.stdout.splitlines() if line.isdecimal()] == ["0", "2", "2", "69"]
+    assert "aws is not part of this installation: pip install 'tidewright[aws]'" in done.stderr
+    assert "externalgrpc is not part of this installation: pip install 'tidewright[grpc]'" in done.stderr
+    assert "`cloud serve` is not part of this installation: pip install 'tidewright[grpc]'" in done.stderr

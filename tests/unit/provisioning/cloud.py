@@ -87,8 +87,8 @@ class CloudGroup:
 
     def __getattr__(self, name: str) -> Any:
         fields = {"min_size": "min", "max_size": "max"}
-        if name == "ignored":
-            return ()
+        if name in ("ignored", "initial"):
+            return {"ignored": (), "initial": 0}[name]
         if name == "zone":
             return self._config.zones[0] if len(self._config.zones) == 1 else ""
         return getattr(self._config, fields.get(name, name))

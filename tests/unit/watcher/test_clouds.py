@@ -123,6 +123,7 @@ async def test_a_group_that_grows_while_it_is_read_is_told_with_its_size_of_afte
         id, min_size, max_size = "g", 0, 5
         price_per_hour, atomic, autoprovisioned, machine_type, zone = None, False, False, "", ""
         ignored: tuple[str, ...] = ()
+        initial = 0
 
         async def nodes(self) -> list[Any]:
             asked.append("nodes")

@@ -97,6 +97,10 @@ class AwsGroup:
         return str(zones[0]) if len(zones) == 1 else ""
 
     @property
+    def initial(self) -> int:
+        return 0
+
+    @property
     def ignored(self) -> tuple[str, ...]:
         return templates.ignored(asg.tags_of(self._said))
 

@@ -144,6 +144,10 @@ class ClusterApiGroup:
             return True  # as above
 
     @property
+    def initial(self) -> int:
+        return 0
+
+    @property
     def ignored(self) -> tuple[str, ...]:
         return ignored(self._resource, self._provider.config.group)
 

@@ -88,6 +88,10 @@ class GrpcGroup:
         return "" if self._template is None else self._template.labels.get(name, "")
 
     @property
+    def initial(self) -> int:
+        return 0
+
+    @property
     def ignored(self) -> tuple[str, ...]:
         return ()
 

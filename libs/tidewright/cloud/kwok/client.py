@@ -6,6 +6,7 @@ The nodes of an order are named by its key, so that a repeat finds them: nothing
 from __future__ import annotations
 
 import os
+import time
 from base64 import b32encode
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -34,6 +35,8 @@ DECISION: Final = "tidewright.dev/decision"
 NODES: Final = "/api/v1/nodes"
 NEVER_SPOKE: Final = "NodeStatusNeverUpdated"
 """Reason of the condition Ready of a node of which no kubelet has said anything."""
+KNOWN_S: Final = 60.0
+"""How long templates are taken as they were read, wall seconds, where nobody refreshes."""
 _SUFFIX: Final = 5
 _NAME_ROOM: Final = 253 - _SUFFIX - 1
 _TRIES: Final = 16
@@ -89,6 +92,10 @@ class KwokGroup:
     def _label(self, name: str) -> str:
         labels = (self._template.node.get("metadata") or {}).get("labels") or {}
         return str(labels.get(name, ""))
+
+    @property
+    def initial(self) -> int:
+        return self._template.initial
 
     @property
     def ignored(self) -> tuple[str, ...]:
@@ -215,6 +222,7 @@ class KwokProvider(WithoutOptionalCalls):
         self._groups: dict[str, KwokGroup] = {}
         self._templates: dict[str, kwok.GroupTemplate] = {}
         self._owners: dict[str, str] = {}
+        self._read_at = float("-inf")
         self.settings = kwok.KwokConfig()
 
     async def refresh(self) -> None:
@@ -241,6 +249,7 @@ class KwokProvider(WithoutOptionalCalls):
             nodes = [node for node in await self._cluster.items(NODES) if not _is_made(node)]
         self.settings = settings
         self._templates = kwok.groups_of(settings, nodes)
+        self._read_at = time.monotonic()
 
     async def _data(self, name: str, key: str) -> str:
         path = f"/api/v1/namespaces/{quote(self._namespace)}/configmaps/{quote(name)}"
@@ -258,7 +267,8 @@ class KwokProvider(WithoutOptionalCalls):
         return [group for _, group in sorted(self._groups.items())]
 
     async def group(self, group_id: str) -> KwokGroup:
-        if group_id not in {template.id for template in self._templates.values()}:
+        old = time.monotonic() - self._read_at > KNOWN_S
+        if old or group_id not in {template.id for template in self._templates.values()}:
             await self._read_templates()
         value = next((n for n, template in self._templates.items() if template.id == group_id), None)
         if value is None:

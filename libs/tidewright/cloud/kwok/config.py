@@ -118,6 +118,7 @@ class GroupTemplate(msgspec.Struct, frozen=True, kw_only=True):
     node: dict[str, Any]
     min_size: int = 0
     max_size: int = MAX_COUNT
+    initial: int = 0
     problem: str = ""
     """Why its limits cannot be used; it cannot be read then, and nothing is ordered of it."""
 
@@ -147,7 +148,7 @@ def _group(name: str, node: dict[str, Any]) -> GroupTemplate:
     if not low <= wanted <= high:
         problem = f"{where}: min-count {low}, desired-count {wanted}, max-count {high}: valid is min <= desired <= max"
         return GroupTemplate(id=shown, node=node, max_size=0, problem=problem)
-    return GroupTemplate(id=shown, node=node, min_size=low, max_size=high)
+    return GroupTemplate(id=shown, node=node, min_size=low, max_size=high, initial=wanted)
 
 
 def _count(annotations: Mapping[str, Any], name: str, default: int, where: str) -> int:

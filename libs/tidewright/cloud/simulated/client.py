@@ -86,6 +86,10 @@ class SimulatedGroup:
         return self._view.zone
 
     @property
+    def initial(self) -> int:
+        return 0
+
+    @property
     def ignored(self) -> tuple[str, ...]:
         return ()
 

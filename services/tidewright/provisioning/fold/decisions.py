@@ -222,6 +222,8 @@ def _plan(state: State, event: p.PlanScaleUp, _touched: Touched) -> None:
         ]
         group = state.groups.setdefault(NodeGroupId(increase.group), GroupState())
         group.wanted, group.answered_at = increase.size, None
+        if increase.size >= group.initial:
+            group.initial = 0
     request = state.requests.get(execution.request)
     if request is not None:
         request.plan = event.plan

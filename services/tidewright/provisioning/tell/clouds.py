@@ -68,6 +68,8 @@ def own_settings(group: GroupState) -> list[str]:
         if value
     ]
     sentences = [f"Its cloud says for it: {', '.join(said)}."] if said else []
+    if group.initial:
+        sentences.append(f"It is to begin with {group.initial} nodes, which are ordered once.")
     return sentences + [f"Ignored: {text}." for text in group.ignored]
 
 

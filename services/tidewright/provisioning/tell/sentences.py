@@ -99,6 +99,7 @@ _SENTENCES: dict[str, str] = {
     "PodsExpected": "{pods} pods of {workload} are about to come",
     "PodsDecided": "{pods} pods of {workload} are about to come, by decision {decision}",
     "MoreExpected": "{pods} pods of {workloads} more workloads are about to come",
+    "Beginning": "group {group} has {target} nodes and is to begin with {initial}",
     "BelowMinimum": "group {group} has {target} nodes, its minimum is {minimum}",
     "WouldDelay": "what it would take is what request {head}, which comes before it, waits for",
     "DryRun": "nothing is ordered: the request asks for an answer only",
