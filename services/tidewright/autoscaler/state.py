@@ -63,7 +63,8 @@ class Autoscaler(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     Attributes:
         rules: its spec compiled; None when it cannot be read, or was refused, and `problem` says why.
-        asked: its spec, until something is recorded that follows from it, and while it is refused.
+        asked: its spec, until something is recorded that follows from it, and while it is refused: as JSON text, since
+            of thousands of objects at once what is taken apart is four times as large.
         lifecycle: text of the annotation that switches lifecycle control on; None without it.
         finalizers: those of the object while it is being deleted.
         kept: what its status remembers, as it was recorded last: written, or said along with another decision.
@@ -90,7 +91,7 @@ class Autoscaler(msgspec.Struct, kw_only=True, omit_defaults=True):
     generation: int = 0
     rules: Rules | None = None
     problem: str = ""
-    asked: JsonObject | None = None
+    asked: str | JsonObject | None = None
     lifecycle: str | None = None
     skip_owner_check: bool = False
     deleting: bool = False
@@ -214,6 +215,15 @@ def index_of(namespace: Namespace) -> NamespaceIndex:
     for name in sorted(namespace.objects):
         bind(namespace, index, namespace.objects[name])
     return index
+
+
+def asked_by(scaler: Autoscaler) -> JsonObject | None:
+    """The spec that is kept of an object; None where none is."""
+    asked = scaler.asked
+    if not isinstance(asked, str):  # so it was stored at first
+        return asked
+    found: JsonObject = msgspec.json.decode(asked)
+    return found
 
 
 def bind(namespace: Namespace, index: NamespaceIndex, scaler: Autoscaler) -> None:

@@ -503,6 +503,16 @@ def test_a_spec_that_is_refused_asks_for_nothing_and_is_not_judged_anew_by_being
     assert world.object().rules is None
 
 
+def test_a_refused_spec_that_was_stored_taken_apart_is_known_as_well() -> None:
+    world = World()
+    world.start(replicas=2)
+    refused = wpa(110, spec=spec(maxReplicas=0), generation=2)
+    assert of(world.feed(refused), HoldReplicas)
+    world.object().asked = refused.spec
+    assert world.feed(msgspec.structs.replace(refused, at=120, generation=3), sample(121, 90_000)) == []
+    assert world.object().rules is None
+
+
 def test_another_spec_that_is_refused_is_said_with_its_own_reason() -> None:
     world = World()
     world.start(replicas=2)

@@ -37,7 +37,7 @@ class View:
         self.count: ReadyCount | None = None
         self.settings: list[Setting] | None = None
         self.change = Change.NONE
-        self.verdict: tuple[JsonObject, str] | None = None
+        self.verdict: tuple[str | JsonObject, str] | None = None
 
     def forget(self) -> None:
         """The pods have changed."""

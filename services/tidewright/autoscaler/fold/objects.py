@@ -11,7 +11,7 @@ from tidewright.autoscaler.fold import modes
 from tidewright.autoscaler.fold.index import NamespaceIndex
 from tidewright.autoscaler.fold.touched import NOTHING, Touched, looking
 from tidewright.autoscaler.forecast.asked import ANNOTATION
-from tidewright.autoscaler.state import Autoscaler, Namespace, State, bind
+from tidewright.autoscaler.state import Autoscaler, Namespace, State, asked_by, bind
 from tidewright.events.acting import MODE, of_annotation
 from tidewright.events.facts import WatermarkPodAutoscalerGone, WatermarkPodAutoscalerObserved
 from tidewright.kube.readiness import skips_owner_check
@@ -39,11 +39,11 @@ def object_observed(state: State, event: WatermarkPodAutoscalerObserved) -> Touc
     scaler.asks = event.annotations.get(ANNOTATION)
     scaler.labels = event.labels
     changed = not event.generation or event.generation != scaler.generation
-    refused = scaler.rules is None and scaler.asked == event.spec
+    refused = scaler.rules is None and asked_by(scaler) == event.spec
     if (changed or scaler.rules is None or mode != scaler.mode) and not refused:
         _read_spec(scaler, event)
         if changed or scaler.rules is None or former is None:
-            scaler.asked = event.spec
+            scaler.asked = msgspec.json.encode(event.spec).decode()
     scaler.generation = event.generation
     if before == _asked(scaler):
         held_anew = modes.changed(state, event.namespace, scaler, was_held)

@@ -20,7 +20,7 @@ from tidewright.autoscaler.passes.evaluate import Pass, Scene, evaluate
 from tidewright.autoscaler.passes.lifecycle import Gate, gate
 from tidewright.autoscaler.passes.plan import Plan
 from tidewright.autoscaler.policy import Policy
-from tidewright.autoscaler.state import Autoscaler, Namespace, State, Workload, is_sampled
+from tidewright.autoscaler.state import Autoscaler, Namespace, State, Workload, asked_by, is_sampled
 from tidewright.autoscaler.tell import messages
 from tidewright.autoscaler.tell.messages import Message
 from tidewright.autoscaler.tell.reasons import hold_reason
@@ -144,7 +144,7 @@ def problem_of(namespace_name: str, index: NamespaceIndex, scaler: Autoscaler) -
     view = index.views.get(scaler.name)
     if view is not None and view.verdict is not None and view.verdict[0] is asked:
         return view.verdict[1]
-    found = verdict(asked, namespace=namespace_name, name=scaler.name)
+    found = verdict(asked_by(scaler) or {}, namespace=namespace_name, name=scaler.name)
     if found and view is not None:  # one that can be used is asked about once: its spec is not kept for that
         view.verdict = asked, found
     return found

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from tidewright.autoscaler import holding
 from tidewright.autoscaler.api.spec import Rules
 from tidewright.autoscaler.holds import (
@@ -20,7 +22,7 @@ from tidewright.autoscaler.passes.evaluate import evaluate
 from tidewright.autoscaler.passes.lifecycle import gate
 from tidewright.autoscaler.passes.limits import LIMITS, TOO_FEW, TOO_MANY
 from tidewright.autoscaler.passes.passes import is_on_its_way, last_scale_of, older_than, scene_of
-from tidewright.autoscaler.state import KIND, Autoscaler, State, is_sampled
+from tidewright.autoscaler.state import KIND, Autoscaler, State, asked_by, is_sampled
 from tidewright.autoscaler.tell import foretelling, opposites
 from tidewright.autoscaler.tell.reasons import because, hold_reason
 from tidewright.autoscaler.tell.sentences import clock, next_stop, plural, sentences
@@ -124,8 +126,11 @@ class AutoscalerExplainer:
             scaling = _scaling(state, asked)
             return {scaler.name: scaler for scaler in scaling} or None
         scaler = namespace.objects.get(asked.name)
-        if scaler is None or scaler.rules is None:
-            return None if scaler is None else {"object": scaler}
+        if scaler is None:
+            return None
+        scaler = msgspec.structs.replace(scaler, asked=asked_by(scaler))
+        if scaler.rules is None:
+            return {"object": scaler}
         _, index = state.namespace(asked.namespace)
         queries = [metric.query for metric in scaler.rules.metrics]
         keys = index.selected(scaler.name)[0] if scaler.name in index.views else ()
