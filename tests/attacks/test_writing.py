@@ -29,14 +29,14 @@ def foreign(attacker: str) -> list[str]:
 @pytest.mark.parametrize("attacker", ATTACKERS)
 async def test_nobody_says_what_is_anothers(bus: Bus, attacker: str) -> None:
     before = await bus.contents()
-    timers = [f"{ROOT}.timer.1.autoscaler.due", f"{ROOT}.gap.all.import"]
+    nobodys = [f"{ROOT}.timer.1.actuator.due", f"{ROOT}.gap.all.import"]
     async with bus.client(attacker) as client:
 
         async def tried(subject: str) -> None:
             await asked(client, subject, b"{}")
             assert "error" in await answer(client, subject, b"{}"), subject
 
-        await asyncio.gather(*(tried(subject) for subject in (*foreign(attacker), *timers)))
+        await asyncio.gather(*(tried(subject) for subject in (*foreign(attacker), *nobodys)))
     assert await bus.contents() == before
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import msgspec
 import nats.errors
 from nats.aio.client import Client
 
@@ -22,10 +23,11 @@ from tidewright.log.bus import Bus
 from tidewright.log.continuity import Continuity, Extent
 from tidewright.log.diagnostics import get_logger
 from tidewright.log.doubts import Doubts
+from tidewright.log.envelope import EXPECTED_STREAM
 from tidewright.log.identity import Identity, shown
 from tidewright.log.lookups import Lookups
 from tidewright.log.opening import opened
-from tidewright.log.refusals import NOT_FOUND
+from tidewright.log.refusals import NOT_FOUND, OTHER_STREAM
 from tidewright.log.store_quota import Room, place_of
 from tidewright.log.stream_settings import AGED, CONSUMER_LIMITS, has_settings, mismatch
 from tidewright.log.subjects import Slot, Subjects
@@ -368,6 +370,16 @@ class Log(Bus):
     async def append(self, message: Message) -> Committed:
         """Append one message, on whatever stream of the server has its subject (a bucket's); raises as `commit`."""
         return await self._appends.append(message)
+
+    async def may_append(self, subject: str) -> bool:
+        """Whether these credentials may append on a subject. Nothing is: it is said to be for another stream.
+
+        Raises:
+            LogUnavailable: no answer, which an account gives as well that the subject is not known in.
+            LogForbidden: they may not.
+        """
+        answer = msgspec.json.decode(await self.requested(subject, b"", {EXPECTED_STREAM: f"not-{self.stream}"}))
+        return bool(answer.get("error", {}).get("err_code") == OTHER_STREAM)
 
     # -- looking up ------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ MANIFEST = "Tw-Manifest"
 SIGNATURE = "Tw-Signature"
 SCHEDULER = "Nats-Scheduler"
 SCHEDULE = "Nats-Schedule"
+EXPECTED_STREAM = "Nats-Expected-Stream"
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 BATCH_ID, BATCH_SEQUENCE, BATCH_COMMIT = "Nats-Batch-Id", "Nats-Batch-Sequence", "Nats-Batch-Commit"
 MAX_BATCH = 1000

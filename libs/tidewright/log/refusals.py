@@ -14,6 +14,8 @@ _UNANSWERED = frozenset({10176, 10210, 10008, 10009})
 """Batch abandoned, too many open batches, cluster without a leader: none of them stored anything."""
 NOT_FOUND = 10059
 NO_MESSAGE = 10037
+OTHER_STREAM = 10060
+"""The message is for a stream of another name, as it says itself."""
 _CONSUMERS = 10026
 
 

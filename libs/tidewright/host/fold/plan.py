@@ -130,6 +130,14 @@ def timer_message(
     )
 
 
+def fired_message(subjects: Subjects, slot: Slot, service: str, key: str, schedule: Message) -> Message:
+    """What the server would store when a timer's `schedule` fires, to be appended in its place."""
+    headers = dict(schedule.headers or {})
+    for name in (timers.SCHEDULE, timers.TARGET):
+        del headers[name]
+    return Message(subjects.timer(slot, service, key), schedule.body, headers)
+
+
 def checkpoint_of(
     fold: Fold[State], *, position: int, epoch: int, incarnation: str, commit: int, claims: bool = False
 ) -> Checkpoint:

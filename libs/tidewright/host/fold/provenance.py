@@ -105,7 +105,7 @@ class Provenance:
                 )
             case "decision":
                 rightful, agrees = third, f'"id":"{said}"'.encode() in body
-            case "schedule":
+            case "schedule" | "timer":
                 rightful, agrees = third, said.startswith(f"{third}.")
             case "ledger":
                 name, _, rest = said.rpartition(".")

@@ -24,6 +24,7 @@ import msgspec
 from tidewright.host.fold import plan
 from tidewright.host.fold.decider import State
 from tidewright.host.fold.order import Fold
+from tidewright.host.loop.alarms import Alarms
 from tidewright.host.process.health import Health
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log import errors
@@ -59,6 +60,7 @@ class Owned(Generic[State]):
             this process took it (or the slot).
         pending: decisions that are not committed yet, as messages.
         schedules: by timer key, the schedule (or its cancellation) that they ask for last.
+        alarms: of its timers, those that are fired with its commits.
         dirty: events folded since the last commit.
         halted: why the slot stopped, empty while it goes on.
         begun: of events not covered by a checkpoint, how many of their decisions are recorded already.
@@ -73,6 +75,7 @@ class Owned(Generic[State]):
     snapshotted: int = 0
     pending: list[Message] = field(default_factory=list)
     schedules: dict[str, Message] = field(default_factory=dict)
+    alarms: Alarms = field(default_factory=Alarms)
     dirty: int = 0
     halted: str = ""
     begun: dict[int, int] = field(default_factory=dict)
@@ -86,13 +89,23 @@ class Owned(Generic[State]):
     @property
     def size(self) -> int:
         """Messages that its next commit takes, the checkpoint not counted."""
-        return len(self.pending) + len(self.schedules)
+        return len(self.pending) + len(self.schedules) + len(self.alarms.fired)
+
+    @property
+    def about_timers(self) -> list[Message]:
+        """Schedules, and what fires: behind the decisions, since a fold takes no timer before it is set."""
+        return [*self.schedules.values(), *self.alarms.fired]
 
     def clear(self) -> None:
         """Nothing is pending any more."""
         self.pending.clear()
-        self.schedules.clear()
+        self.clear_timers()
         self.dirty = 0
+
+    def clear_timers(self) -> None:
+        """Nothing about timers is pending any more."""
+        self.schedules.clear()
+        self.alarms.fired.clear()
 
 
 @dataclass
@@ -204,18 +217,20 @@ class Committer:
             del owned.pending[: len(part) - 1]
         else:
             owned.checkpoint = self._checkpoint(owned)
+            owned.alarms.told(owned.schedules)
             owned.clear()
             owned.committed = owned.read
         owned.committed_at = time.monotonic()
 
     def _whole(self, owned: Owned[State]) -> list[Message]:
         """All that a slot has pending, and the checkpoint that covers it."""
-        return [*owned.pending, *owned.schedules.values(), self._stored(owned, self._checkpoint(owned))]
+        return [*owned.pending, *owned.about_timers, self._stored(owned, self._checkpoint(owned))]
 
     def _part(self, owned: Owned[State]) -> list[Message]:
         """As much as fits of what a slot has pending, under its last checkpoint once more."""
-        owned.pending += owned.schedules.values()
-        owned.schedules.clear()
+        owned.pending += owned.about_timers
+        owned.alarms.told(owned.schedules)
+        owned.clear_timers()
         again = msgspec.structs.replace(owned.checkpoint, commit=self.count, partial=True, reads=None)
         end = MAX_BATCH - 1
         if plan.is_entry(owned.pending[end]):

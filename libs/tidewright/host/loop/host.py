@@ -21,8 +21,10 @@ from tidewright.events.timers import TimerStepped
 from tidewright.host.fold import plan
 from tidewright.host.fold.decider import Decider, State
 from tidewright.host.fold.inputs import Inputs
+from tidewright.host.loop.alarms import Alarms
 from tidewright.host.loop.arriving import FETCH, FETCH_WAIT_S, OUTAGE_PAUSE_S, Arrival
 from tidewright.host.loop.commit import Committer, Owned
+from tidewright.host.loop.firing import Firing
 from tidewright.host.loop.membership import Membership, shares
 from tidewright.host.loop.settings import Settings
 from tidewright.host.loop.snapshotting import Snapshotter
@@ -32,7 +34,7 @@ from tidewright.log.clock import Clock
 from tidewright.log.commit_pacing import Pace
 from tidewright.log.connection import Log
 from tidewright.log.diagnostics import get_logger
-from tidewright.log.envelope import MAX_BATCH, Writer
+from tidewright.log.envelope import MAX_BATCH, SCHEDULER, Writer
 from tidewright.log.reader import Reader, Record
 from tidewright.log.snapshots import Snapshots
 from tidewright.log.subjects import Slot
@@ -93,6 +95,7 @@ class Host(Generic[State]):
         self._membership = membership
         self._committer = Committer(log, writer, health)
         self._pace = Pace()
+        self.firing = Firing(log, writer, self.clock)
         self._reader: Reader | None = None
         self._stored = stored or Snapshots(log)
         self._snapshotter = Snapshotter[State](log, self._stored, self.settings)
@@ -110,12 +113,14 @@ class Host(Generic[State]):
         if not await self._joined(stop):
             return
         self._broken = asyncio.create_task(self.log.continuity.until_broken())
+        asking = asyncio.create_task(self.firing.ask())
         try:
             await self._decide_until(stop)
         except errors.Unsound as error:
             await self._halt_all(error, stop)
         finally:
             self._broken.cancel()
+            asking.cancel()
             for arriving in self._arrivals:
                 arriving.cancel()  # its consumer is forgotten by the server after a while
             await self._drop_reader()
@@ -230,6 +235,7 @@ class Host(Generic[State]):
         for owned in claimed:
             slot = owned.slot
             owned.halted = arrival.broken.get(slot, "")
+            owned.alarms = Alarms(owned.fold.timers)
             owned.begun = arrival.restores[slot].begun()
             owned.read = max(owned.read, arrival.read_to(slot))
             owned.snapshotted = arrival.snapshotted.get(slot, 0)
@@ -315,9 +321,7 @@ class Host(Generic[State]):
             after = min(o.read for o in self.owned.values())
             self._reader = self.log.reader([self.inputs.filter], after=after)
         reader = self._reader
-        if any(o.pending for o in self.owned.values()):
-            wait_s = min(wait_s, self._pace.left_s)
-        records = await reader.fetch(FETCH, timeout_s=wait_s)
+        records = await reader.fetch(FETCH, timeout_s=min(wait_s, self._commits_in_s()))
         reads, owned_slots = self.inputs.reads, self.owned.keys()
         for record in records:
             if not reads(record.subject, owned_slots, recorded=False):
@@ -332,7 +336,7 @@ class Host(Generic[State]):
             owned.read = max(owned.read, reader.position)
         self._observe(reader, len(records))
         now = time.monotonic()
-        due = sum(o.dirty for o in self.owned.values()) >= COMMIT_AFTER_EVENTS
+        due = sum(o.dirty for o in self.owned.values()) >= COMMIT_AFTER_EVENTS or self.firing.in_s(self.owned.values()) <= 0.0
         for owned in self.owned.values():
             age = now - owned.committed_at
             due = due or bool(owned.pending) or (owned.dirty > 0 and age > COMMIT_AFTER_S)
@@ -345,6 +349,11 @@ class Host(Generic[State]):
         if due and not self._pace.left_s:
             await self._commit(self.owned.values())
             self._snapshotter.take(self.owned.values())
+
+    def _commits_in_s(self) -> float:
+        """Wall seconds until there is something to commit, and it may be; infinite while nothing waits."""
+        wait_s = 0.0 if any(o.pending for o in self.owned.values()) else self.firing.in_s(self.owned.values())
+        return max(wait_s, self._pace.left_s)
 
     def _observe(self, reader: Reader, count: int) -> None:
         metrics = self.health.metrics
@@ -370,8 +379,10 @@ class Host(Generic[State]):
             if self.inputs.concerns(event):
                 due = owned.fold.timers.get(event.key) if isinstance(event, Timer) else None
                 self._decide(owned, record, event)
-                if isinstance(event, Timer) and due is not None:
-                    self._fired(owned, event, due)
+                if isinstance(event, Timer) and SCHEDULER in record.headers:
+                    owned.alarms.standing.discard(event.key)
+                    if due is not None:
+                        self._fired(owned, event, due)
             owned.read = max(owned.read, record.seq)
         if isinstance(event, ClockSet):
             self.clock.set(event)
@@ -418,6 +429,7 @@ class Host(Generic[State]):
             )
             if planned.schedule is not None:
                 owned.schedules[planned.key] = planned.schedule
+                self.firing.mind(owned, encoded.decision, planned.schedule)
             if n < recorded:
                 continue  # by the owner before, which died between two parts of a commit
             owned.pending.append(planned.message)
@@ -430,6 +442,7 @@ class Host(Generic[State]):
         """Stop one slot before the record that it cannot take. Nothing undecided of it is committed."""
         owned.halted = problem
         owned.clear()
+        owned.alarms.soon.clear()
         self._count_halted()
         self.health.metrics.errors.labels("Halted").inc()
         logger.error(
@@ -442,6 +455,8 @@ class Host(Generic[State]):
     async def _commit(self, slots: Collection[Owned[State]]) -> None:
         self._pending = 0
         began = time.monotonic()
+        for owned in slots:
+            self.firing.fire(owned)
         lost = await self._committer.commit([o for o in slots if not o.halted])
         self._pace.took(time.monotonic() - began)
         if lost:

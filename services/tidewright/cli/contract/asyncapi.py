@@ -145,7 +145,7 @@ def _channels() -> tuple[Channel, ...]:
                 everybody, everybody),
         Channel("schedule", "{service}.{key}", "Wake-ups that the server will fire; replaced by subject.",
                 timers, deciders, ()),
-        Channel("timer", "{service}.{key}", "Wake-ups that the server fired.", timers, (), deciders),
+        Channel("timer", "{service}.{key}", "Wake-ups that are due: by the server, or with a commit of who set them.", timers, deciders, deciders),
         Channel("config", "{part}", "Configuration, one part each.", config, watcher, everybody + endpoints),
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ def writes(service: Service) -> tuple[str, ...]:
         case Role.WATCHER:
             return (*own, "fact.>", "config.>")
         case Role.DECIDER:
-            return (*own, *(f"{cls}.*.{name}.>" for cls in ("decision", "schedule", "ledger")))
+            return (*own, *(f"{cls}.*.{name}.>" for cls in ("decision", "schedule", "timer", "ledger")))
         case Role.ACTUATOR:
             return (*own, "outcome.>")
         case Role.ENDPOINT:
