@@ -101,6 +101,11 @@ def _care(held: Held) -> tuple[int, bool]:
     return RANKS[held.mode], not held.reports
 
 
+def is_urgent(decision: Decision) -> bool:
+    """Whether a decision changes something that somebody waits for: reports, and what is not done, are none."""
+    return isinstance(decision, Effect) and not decision.shadow and not isinstance(decision, _REPORTS)
+
+
 class Acting(msgspec.Struct, omit_defaults=True):
     """What is known about the right to act; part of the state of who decides.
 

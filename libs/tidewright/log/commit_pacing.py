@@ -18,6 +18,8 @@ MOST_S = 0.1
 """The most that one commit asks for, however long it took: what is gathered is waited for, too."""
 AHEAD_S = 0.1
 """What may be owed before the next commit has to wait."""
+URGENT_S = 0.5
+"""The same of a commit that somebody waits for. It is paid back like any other, by those that are not urgent."""
 
 
 class Pace:
@@ -34,4 +36,8 @@ class Pace:
     @property
     def left_s(self) -> float:
         """Seconds until the next commit may begin."""
-        return max(0.0, self._paid_at - AHEAD_S - self._monotonic_s())
+        return self.left(urgent=False)
+
+    def left(self, *, urgent: bool) -> float:
+        """Seconds until the next commit may begin, which is urgent or not."""
+        return max(0.0, self._paid_at - (URGENT_S if urgent else AHEAD_S) - self._monotonic_s())

@@ -378,7 +378,9 @@ class Log(Bus):
             LogUnavailable: no answer, which an account gives as well that the subject is not known in.
             LogForbidden: they may not.
         """
-        answer = msgspec.json.decode(await self.requested(subject, b"", {EXPECTED_STREAM: f"not-{self.stream}"}))
+        answer = msgspec.json.decode(
+            await self.requested(subject, b"", {EXPECTED_STREAM: f"not-{self.stream}"})
+        )
         return bool(answer.get("error", {}).get("err_code") == OTHER_STREAM)
 
     # -- looking up ------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from heapq import heappop, heappush
@@ -37,7 +38,7 @@ from tidewright.actuator.options import SERVICE, Options
 from tidewright.actuator.plan import Job, Plan, Rank, rank
 from tidewright.actuator.verdict import Again, Done, Lost, Refused, Result
 from tidewright.events import registry
-from tidewright.events.base import Decision, Event, Outcome
+from tidewright.events.base import Event, Outcome
 from tidewright.events.config import ClockSet
 from tidewright.events.decisions import Effect
 from tidewright.events.endpoints import ForgetEndpoint
@@ -186,12 +187,16 @@ class Actuator:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    async def _read_clock(self) -> None:
-        """Follow the mapping on the log.
+    async def _mind_clock(self, group: Sequence[tuple[Job, Outcome]]) -> None:
+        """Follow the mapping on the log, before outcomes are stamped: what is to be done does not wait for that.
 
         The watcher sets the clock before it says anything, so whoever has read a decision and looks
-        then has the mapping that the decision's time is of.
+        then has the mapping that the decision's time is of. Whoever decided for a later time than ours knew of a
+        setting that we do not know yet.
         """
+        latest = max((job.effect.at for job, _ in group), default=0.0)
+        if time.monotonic() - self._clock_read_at <= CLOCK_CHECK_S and latest <= self._clock.now():
+            return
         async for attempt in attempts():
             with attempt:
                 record = await self._log.last(self._log.subjects.config(CLOCK))
@@ -212,11 +217,6 @@ class Actuator:
                 if not records:
                     continue
                 decoded = [(record, _decoded(record)) for record in records]
-                # Whoever decided for a later time than ours knew of a setting that we do not know yet.
-                latest = max((event.at for _, event in decoded if isinstance(event, Decision)), default=0.0)
-                unread_s = time.monotonic() - self._clock_read_at
-                if unread_s > CLOCK_CHECK_S or latest > self._clock.now():
-                    await self._read_clock()
                 for record, event in decoded:
                     self._take(record, event)
                 self._wake.set()
@@ -342,8 +342,6 @@ class Actuator:
     async def _apply(self, job: Job) -> None:
         """One effect to its outcome."""
         loop = asyncio.get_running_loop()
-        await self._owned()
-        # What the log, or a watcher, was away for before is not its fault.
         deadline = loop.time() + self._options.retry_for_s
         at_cloud = job.effect.target.api_version == CLOUD  # which has a budget of its own
         allowance = Allowance(
@@ -353,15 +351,14 @@ class Actuator:
         )
         attempt = 0
         while True:
-            since: float | None = None
+            began, since = loop.time(), None
             if not isinstance(job.effect, ForgetEndpoint):
-                began = loop.time()
                 since = await self._lookout.kept()
-                deadline += loop.time() - began
-            # Both are asked of the log, and neither waits for the other: a reaction is in a hurry.
-            held, refusal = await asyncio.gather(
-                self._modes.now(job.effect, since=since), self._groundless(job)
+            # All are asked of the log, and none waits for another: a reaction is in a hurry.
+            held, refusal, _ = await asyncio.gather(
+                self._modes.now(job.effect, since=since), self._groundless(job), self._owned()
             )
+            deadline += loop.time() - began  # what the log, or a watcher, was away for is not its fault
             if not held.acts:
                 undone = Done(reason=verdict.DRY_RUN if held.mode == "dry-run" else verdict.SHADOW)
                 self._end(job, verdict.outcome(job.effect, undone, 0.0, allowance.requests), allowance)
@@ -383,7 +380,6 @@ class Actuator:
                 overtaken = verdict.superseded(job.effect, later.effect, 0.0, allowance.requests)
                 self._end(job, overtaken, allowance)
                 return
-            await self._owned()
         self._end(job, verdict.outcome(job.effect, result, 0.0, allowance.requests), allowance)
 
     async def _groundless(self, job: Job) -> Refusal | None:
@@ -455,6 +451,8 @@ class Actuator:
             while len(taken) < MAX_BATCH - 1 and not self._outcomes.empty():
                 taken.append(self._outcomes.get_nowait())
             group = [entry for entry in taken if entry is not None]
+            if group:
+                await self._mind_clock(group)
             begun, self._begun = self._begun, []
             messages = [self._message(job, outcome) for job, outcome in group]
             for job, _ in group:

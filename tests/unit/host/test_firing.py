@@ -102,7 +102,9 @@ def fires(log: Log, records: list[Record]) -> list[Record]:
     return [record for record in records if log.subjects.class_token(record.subject) == "timer"]
 
 
-async def test_what_is_due_fires_with_the_commit_and_is_on_the_log_as_the_server_would_have_it(log: Log) -> None:
+async def test_what_is_due_fires_with_the_commit_and_is_on_the_log_as_the_server_would_have_it(
+    log: Log,
+) -> None:
     async with hosting(log, decider=STEPPING) as host:
         state = await ready(host)
         await pod(log, "chain")

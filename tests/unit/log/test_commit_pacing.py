@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidewright.log.commit_pacing import AHEAD_S, MOST_S, SHARE, Pace
+from tidewright.log.commit_pacing import AHEAD_S, MOST_S, SHARE, URGENT_S, Pace
 
 
 class Now:
@@ -56,3 +56,21 @@ def test_a_slow_disk_delays_what_waits_by_no_more_than_the_longest_pause() -> No
         now.at += 2.0
         pace.took(2.0)
         assert pace.left_s <= MOST_S
+
+
+def test_what_somebody_waits_for_is_committed_ahead_and_paid_back() -> None:
+    now = Now()
+    pace = Pace(now)
+    commits(pace, now, 0.02, 10.0)
+    assert pace.left_s > 0.0
+    ahead = 0
+    while not pace.left(urgent=True):
+        pace.took(0.02)
+        ahead += 1
+    assert ahead == pytest.approx((URGENT_S - AHEAD_S) / MOST_S, abs=1)
+    assert pace.left_s > URGENT_S - AHEAD_S, "the others wait for as much longer"
+    began = now.at
+    for _ in range(1000):
+        now.at += pace.left(urgent=True)
+        pace.took(0.01)
+    assert 1000 * 0.01 / (now.at - began) == pytest.approx(1 / SHARE, rel=0.05)

@@ -60,7 +60,10 @@ class Alarms:
     def passed(
         self, now: float, timers: Mapping[str, float], monotonic_s: float
     ) -> list[tuple[str, Message]]:
-        """Those that fire at log time `now`, of `timers` that are set, each with its schedule. They come soon no more."""
+        """Those that fire at log time `now`, of `timers` that are set, each with its schedule, in the order in which they are due.
+
+        They come soon no more.
+        """
         if not self.soon:
             return []
         passed = [(key, alarm) for key, alarm in self.soon.items() if alarm.since <= now]

@@ -61,6 +61,7 @@ class Owned(Generic[State]):
         pending: decisions that are not committed yet, as messages.
         schedules: by timer key, the schedule (or its cancellation) that they ask for last.
         alarms: of its timers, those that are fired with its commits.
+        urgent: somebody waits for what is pending.
         dirty: events folded since the last commit.
         halted: why the slot stopped, empty while it goes on.
         begun: of events not covered by a checkpoint, how many of their decisions are recorded already.
@@ -76,6 +77,7 @@ class Owned(Generic[State]):
     pending: list[Message] = field(default_factory=list)
     schedules: dict[str, Message] = field(default_factory=dict)
     alarms: Alarms = field(default_factory=Alarms)
+    urgent: bool = False
     dirty: int = 0
     halted: str = ""
     begun: dict[int, int] = field(default_factory=dict)
@@ -100,6 +102,7 @@ class Owned(Generic[State]):
         """Nothing is pending any more."""
         self.pending.clear()
         self.clear_timers()
+        self.urgent = False
         self.dirty = 0
 
     def clear_timers(self) -> None:

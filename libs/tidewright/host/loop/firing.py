@@ -36,32 +36,39 @@ class Firing:
 
     def __init__(self, log: Log, writer: Writer, clock: Clock) -> None:
         self._log, self._writer, self._clock = log, writer, clock
+        self._asked = log.subjects.timer(ALL, writer.service, "asked")
         self.allowed = False
 
     async def ask(self) -> None:
-        """Ask the bus until it allows it. A configuration of before 0079 does not, and a commit would be lost by it."""
-        subject, said = self._log.subjects.timer(ALL, self._writer.service, "asked"), False
+        """Ask the bus whether it lets this process. A configuration of before 0079 does not, and no commit with a timer would be taken."""
+        with contextlib.suppress(errors.LogError):
+            self.allowed = await self._log.may_append(self._asked)
+
+    async def ask_on(self) -> None:
+        """Ask until it does."""
+        if not self.allowed:
+            logger.warning(
+                "the bus does not let this service fire its timers, and the server does so up to a quarter of a second late",
+                subject=self._asked, do="have nats-server take the permissions that come with this version",
+            )  # fmt: skip
         while not self.allowed:
-            with contextlib.suppress(errors.LogError):
-                self.allowed = await self._log.may_append(subject)
-            if not self.allowed:
-                if not said:
-                    logger.warning(
-                        "the bus does not let this service fire its timers, and the server does so up to a quarter of a second late",
-                        subject=subject, do="have nats-server take the permissions that come with this version",
-                    )  # fmt: skip
-                said = True
-                await asyncio.sleep(ASK_AGAIN_S)
+            await asyncio.sleep(ASK_AGAIN_S)
+            await self.ask()
 
     def mind(self, owned: Owned[Any], decision: Decision, schedule: Message) -> None:
-        """Take note of a decision about a timer: one that is due, or soon will be, is fired from here."""
+        """Take note of a decision about a timer: one that is due, or comes soon, is fired from here.
+
+        Not one that the log is late for, with others behind it: what they lead to has its time in between, as before.
+        """
         key = getattr(decision, "key", "")
         owned.alarms.soon.pop(key, None)
         if not self.allowed or not isinstance(decision, SetTimer):
             return
         now, due = self._clock.now(), decision.due
-        if due <= decision.at or self._clock.wall_seconds(due - now) < NEAR_S:
-            owned.alarms.soon[key] = Soon(min(due, now) if due <= decision.at else due, due, schedule)
+        if due <= decision.at:
+            owned.alarms.soon[key] = Soon(min(due, now), due, schedule)
+        elif abs(self._clock.wall_seconds(due - now)) < NEAR_S:
+            owned.alarms.soon[key] = Soon(due, due, schedule)
 
     def in_s(self, slots: Iterable[Owned[Any]]) -> float:
         """Wall seconds until the first timer is to be fired; infinite without any."""

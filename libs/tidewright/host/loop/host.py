@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection, Sequence, Set
 from typing import Any, Generic
 
-from tidewright.events import registry
+from tidewright.events import acting, registry
 from tidewright.events.base import Event, Timer
 from tidewright.events.config import ClockSet
 from tidewright.events.timers import TimerStepped
@@ -113,7 +113,7 @@ class Host(Generic[State]):
         if not await self._joined(stop):
             return
         self._broken = asyncio.create_task(self.log.continuity.until_broken())
-        asking = asyncio.create_task(self.firing.ask())
+        asking = asyncio.create_task(self.firing.ask_on())
         try:
             await self._decide_until(stop)
         except errors.Unsound as error:
@@ -186,6 +186,7 @@ class Host(Generic[State]):
             self.health.tick()
             try:
                 await self._follow_clock()
+                await self.firing.ask()
                 await self._membership.join()
             except errors.LogUnavailable as error:
                 self.health.not_ready = str(error)
@@ -336,7 +337,10 @@ class Host(Generic[State]):
             owned.read = max(owned.read, reader.position)
         self._observe(reader, len(records))
         now = time.monotonic()
-        due = sum(o.dirty for o in self.owned.values()) >= COMMIT_AFTER_EVENTS or self.firing.in_s(self.owned.values()) <= 0.0
+        due = (
+            sum(o.dirty for o in self.owned.values()) >= COMMIT_AFTER_EVENTS
+            or self.firing.in_s(self.owned.values()) <= 0.0
+        )
         for owned in self.owned.values():
             age = now - owned.committed_at
             due = due or bool(owned.pending) or (owned.dirty > 0 and age > COMMIT_AFTER_S)
@@ -346,14 +350,20 @@ class Host(Generic[State]):
             if self._snapshotter.due(owned):
                 owned.dirty += 1  # an idle slot moves on, too, so that a restart has little to read
                 due = True
-        if due and not self._pace.left_s:
+        if due and not self._may_commit_in_s():
             await self._commit(self.owned.values())
             self._snapshotter.take(self.owned.values())
 
     def _commits_in_s(self) -> float:
         """Wall seconds until there is something to commit, and it may be; infinite while nothing waits."""
         wait_s = 0.0 if any(o.pending for o in self.owned.values()) else self.firing.in_s(self.owned.values())
-        return max(wait_s, self._pace.left_s)
+        return max(wait_s, self._may_commit_in_s())
+
+    def _may_commit_in_s(self) -> float:
+        """Wall seconds until the stream is not left to others any more; less where somebody waits for what is pending."""
+        slots = self.owned.values()
+        urgent = any(o.urgent for o in slots) or self.firing.in_s(slots) <= 0.0
+        return self._pace.left(urgent=urgent)
 
     def _observe(self, reader: Reader, count: int) -> None:
         metrics = self.health.metrics
@@ -433,6 +443,7 @@ class Host(Generic[State]):
             if n < recorded:
                 continue  # by the owner before, which died between two parts of a commit
             owned.pending.append(planned.message)
+            owned.urgent = owned.urgent or acting.is_urgent(encoded.decision)
             if planned.entry is not None:
                 owned.pending.append(planned.entry)
             self._pending += 1
