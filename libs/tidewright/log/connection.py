@@ -204,23 +204,7 @@ class Log(Bus):
             WrongStream: it exists with other slots, another hash or for another cluster (`OtherCluster`).
             LogUnavailable, LogForbidden: as ever.
         """
-        metadata = {"tw.cluster": self.cluster, "tw.slots": str(slots), "tw.slot-hash": subjects.SLOT_HASH}
-        desired: dict[str, Any] = {
-            "name": self.stream,
-            "subjects": [self.subjects.everything],
-            "storage": "file",
-            "retention": "limits",
-            "discard": "old",
-            "num_replicas": replicas,
-            "max_age": int(max_age_s * 1e9),
-            "duplicate_window": min(2_000_000_000, int(max_age_s * 1e9) or 2_000_000_000),
-            "allow_direct": True,
-            "allow_atomic": True,
-            "allow_msg_schedules": True,
-            "deny_delete": True,
-            "consumer_limits": CONSUMER_LIMITS,
-            "metadata": metadata | ({subjects.CLUSTER_ID: cluster_id} if cluster_id else {}),
-        }
+        desired = self.desired(slots, cluster_id=cluster_id, replicas=replicas, max_age_s=max_age_s)
         aged = {AGED: "true"} if max_age_s else {}
         current = await self.settings(self.stream)
         if current is None:
@@ -246,6 +230,26 @@ class Log(Bus):
         if "error" in answer:
             raise self.refused(answer["error"], f"stream {self.stream}")
         return "changed"
+
+    def desired(self, slots: int, *, cluster_id: str, replicas: int, max_age_s: float) -> dict[str, Any]:
+        """The stream's settings; arguments as of `ensure`."""
+        metadata = {"tw.cluster": self.cluster, "tw.slots": str(slots), "tw.slot-hash": subjects.SLOT_HASH}
+        return {
+            "name": self.stream,
+            "subjects": [self.subjects.everything],
+            "storage": "file",
+            "retention": "limits",
+            "discard": "old",
+            "num_replicas": replicas,
+            "max_age": int(max_age_s * 1e9),
+            "duplicate_window": min(2_000_000_000, int(max_age_s * 1e9) or 2_000_000_000),
+            "allow_direct": True,
+            "allow_atomic": True,
+            "allow_msg_schedules": True,
+            "deny_delete": True,
+            "consumer_limits": CONSUMER_LIMITS,
+            "metadata": metadata | ({subjects.CLUSTER_ID: cluster_id} if cluster_id else {}),
+        }
 
     async def adopt_slots(self, cluster_id: str = "") -> int:
         """Take over slots, replicas and retention of the existing stream, and return the slots.

@@ -215,6 +215,13 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
+        "restore", "tidewright.cli.restore:restore", OTHER, "Make a lost log anew from its sealed archive.",
+        (
+            ("tidewright restore --archive s3://audit/logs --cluster prod", "onto a server on this machine"),
+            ("tidewright restore --archive /mnt/archive --replicas 3", "with a copy on each of three servers"),
+        ),
+    ),
+    Command(
         "wpa", "tidewright.cli.wpa.command:app", OTHER,
         "WatermarkPodAutoscalers: dry runs on and off, in bulk; also as `kubectl wpa`.",
         (
