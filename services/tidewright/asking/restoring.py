@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from tidewright.archive.reading import Segments, SeveralFiles
@@ -45,6 +45,8 @@ from tidewright.log.subjects import ALL, Slot, Subjects, unescape
 RESTORING = "tw.restoring"
 """Of the stream's metadata, while it is no log yet: the archive's last segment that is put back."""
 WRITER = "restore"
+BESIDE = "restoring"
+"""Begins the subjects on which messages are put back."""
 TIMER = "timer"
 LEAST_SKIPPED, MOST_SKIPPED = 10_000, 1_000_000
 EVERY_N = 2000
@@ -119,6 +121,10 @@ async def restored(log: Log, segments: Segments, target: Target) -> Restored:
         pending.due |= {(snapshot.service, snapshot.slot, key): due for key, due in snapshot.timers.items()}
     for record in files.records():
         pending.take(record)
+    # From here on it takes what services say; it is no log until its timers are set.
+    await log.api(
+        f"STREAM.UPDATE.{log.stream}", wanted | {"metadata": {"tw.cluster": log.cluster, RESTORING: "timers"}}
+    )
     schedules = pending.schedules(time.time() + target.max_age_s / 3 if target.max_age_s else None)
     for start in range(0, len(schedules), MAX_BATCH):
         await log.commit(schedules[start : start + MAX_BATCH])
@@ -163,8 +169,14 @@ async def _begin(log: Log, wanted: dict[str, object], seal: str) -> None:
                 f"with `tidewright export`, delete the stream (nats stream rm {log.stream}) and start again"
             )
         await log.api(f"STREAM.DELETE.{log.stream}", {})
-    metadata = {"tw.cluster": log.cluster, RESTORING: seal}
-    await log.api(f"STREAM.CREATE.{log.stream}", wanted | {"metadata": metadata, "max_age": 0})
+    # Nobody else can write to it: it takes what comes under another name, and keeps it under the right one.
+    beside = {
+        "subjects": [f"{BESIDE}.{log.subjects.everything}"],
+        "subject_transform": {"src": f"{BESIDE}.{log.subjects.everything}", "dest": log.subjects.everything},
+        "metadata": {"tw.cluster": log.cluster, RESTORING: seal},
+        "max_age": 0,
+    }
+    await log.api(f"STREAM.CREATE.{log.stream}", wanted | beside)
 
 
 class _Putting:
@@ -251,7 +263,7 @@ class _Putting:
             await self._flush()
 
     async def _append(self, message: Message) -> None:
-        self._batch.append(message)
+        self._batch.append(replace(message, subject=f"{BESIDE}.{message.subject}"))
         self._at += 1
         if len(self._batch) == MAX_BATCH:
             await self._flush()
@@ -308,11 +320,11 @@ class Pending:
 
     def schedules(self, step_until: float | None) -> list[Message]:
         """The messages that set them, in the order in which they are due; `step_until`: wall time beyond which they are set in steps."""
-        writer = Writer(WRITER)
+        # A timer is its service's, whoever sets it again: what fires has the headers that are given here.
         return [
             timer_message(
                 self.subjects, Slot(slot), service, key=key, due=due,
-                headers=writer.headers(f"{service}.{slot}.reset.{key}"), wall_of=self._clock.wall_of, step_until=step_until,
+                headers=Writer(service, incarnation=WRITER).headers(f"{service}.{slot}.reset.{key}"), wall_of=self._clock.wall_of, step_until=step_until,
             )
             for (service, slot, key), due in self._ordered()
         ]  # fmt: skip

@@ -29,7 +29,7 @@ from tidewright.events.timers import TimerFired
 from tidewright.log import keyfiles
 from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import SCHEDULE
-from tidewright.log.errors import Unsound, WrongStream
+from tidewright.log.errors import LogUnavailable, Unsound, WrongStream
 from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot, Subjects
 
@@ -120,7 +120,7 @@ async def test_what_was_begun_and_not_finished_is_no_log_and_is_begun_anew(
         assert RESTORING not in ((await log.settings(log.stream)) or {})["metadata"]
 
 
-async def test_whoever_writes_meanwhile_is_noticed(
+async def test_no_service_writes_to_what_is_put_back_and_a_second_restore_is_noticed(
     nats: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     segments = await checked(await archive(tmp_path / "archive", tmp_path / "key"), tmp_path)
@@ -128,7 +128,10 @@ async def test_whoever_writes_meanwhile_is_noticed(
 
     async def beside(self: Any) -> None:
         if self._at > 2000:
-            await self._log.append(Message(self._log.subjects.config("x"), b"{}"))
+            subject = self._log.subjects.config("x")
+            with pytest.raises(LogUnavailable):  # of a service that runs on
+                await self._log.append(Message(subject, b"{}"))
+            await self._log.append(Message(f"{restoring.BESIDE}.{subject}", b"{}"))
         await flush(self)
 
     monkeypatch.setattr(restoring._Putting, "_flush", beside)

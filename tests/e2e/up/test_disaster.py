@@ -1,0 +1,106 @@
+"""The servers of the log are lost with their disks: it comes back from the archive, the services act on, and nothing is done twice."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import Cluster, Services, tidewright
+from tests.e2e.pipeline.test_pipeline import DEPLOYMENT, LABELS, World, autoscaler, ready
+from tests.nats_server import EmbeddedServer
+from tests.waiting import until
+from tidewright.archive.chain import LATEST
+from tidewright.archive.store import FolderStore
+from tidewright.kube.client import Kube
+
+RUN = ("watcher", "autoscaler", "spread", "actuator")
+
+
+async def command(*arguments: str) -> str:
+    """What a command prints that must succeed."""
+    process = await asyncio.create_subprocess_exec(
+        *tidewright(*arguments), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    async with asyncio.timeout(100):
+        out, _ = await process.communicate()
+    assert process.returncode == 0, (arguments, out.decode())
+    return out.decode()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+async def test_a_lost_log_comes_back_from_the_archive_and_nothing_is_done_twice(
+    kube: Kube, namespace: str, cluster: Cluster, services: Services, nats: EmbeddedServer, tmp_path: Path
+) -> None:
+    world, archive = World(kube, namespace), tmp_path / "archive"
+
+    async def scaled(name: str, replicas: int) -> Any:
+        return await world.until(f"{world.deployments}/{name}", lambda d: d["spec"]["replicas"] == replicas)
+
+    def load(name: str, value: float) -> None:
+        cluster.push(
+            {"name": f"{namespace}.{name}", "value": value, "namespace": namespace, "labels": LABELS}
+        )
+
+    for name in ("web", "later"):
+        await world.make(world.deployments, DEPLOYMENT | {"metadata": {"name": name}})
+        load(name, 60.0)
+        await world.until(f"{world.deployments}/{name}", ready(2))
+    where = ["--archive", str(archive), "--cluster", services.name, "--nats", nats.url]
+    await services.start(*RUN)
+    archiver = services.beside()
+    sealing = ("--archive", str(archive), "--key", str(tmp_path / "key"), "--every", "0.5")
+    await archiver.start("archiver", archiver=sealing)
+    await world.make(world.autoscalers, autoscaler(f"{namespace}.web"))
+    await scaled("web", 6)
+    async with await services.log() as log:
+        _, end = await log.bounds()
+    store = FolderStore(archive / services.name)
+
+    async def sealed_to() -> int:
+        data = await store.read(LATEST)
+        return int(data.split(b'"last":')[1].split(b",")[0]) if data else 0
+
+    await until(sealed_to, lambda last: last >= end)
+    await archiver.supervisor.stop()
+    last = await sealed_to()
+
+    # What is done now is on no segment.
+    more = autoscaler(f"{namespace}.later", target="later") | {"metadata": {"name": "later"}}
+    await world.make(world.autoscalers, more)
+    before = await scaled("later", 6)
+    await nats.kill()
+    shutil.rmtree(tmp_path / "nats")
+    await nats.start()
+
+    # Whoever runs on notices, and appends nothing to what is put back.
+    said = await command("restore", *where, "--archive-key", str(tmp_path / "key.pub"))
+    assert f"sequences 1 to {last}" in said
+    for service in ("autoscaler", "actuator"):
+        await services.until_said(service, "Nothing is acted on")
+    await services.supervisor.stop()
+    again = services.beside()
+    try:
+        await again.start(*RUN)
+        await again.start("archiver", archiver=sealing)
+        async with await again.log() as log:
+            decided = f"{log.subjects.root}.decision.*.autoscaler.*.{namespace}.later"
+            await until(lambda: log.subjects_of(log.stream, decided), what="a decision about what was lost")
+            load("web", 90.0)
+            await world.until(f"{world.deployments}/web", lambda d: d["spec"]["replicas"] > 6)
+            await again.until_said("archiver", "sealed")
+            assert (await log.bounds())[0] == 1
+        after = await world.get(f"{world.deployments}/later")
+        assert (after["spec"]["replicas"], after["metadata"]["generation"]) == (
+            6,
+            before["metadata"]["generation"],
+        )
+        await command("verify", *where)
+    finally:
+        await again.supervisor.stop()
+        for name, line in again.lines:
+            print(f"{name}: {line}")
