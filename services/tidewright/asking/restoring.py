@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tidewright.archive.reading import Segments, SeveralFiles
@@ -263,7 +263,9 @@ class _Putting:
             await self._flush()
 
     async def _append(self, message: Message) -> None:
-        self._batch.append(replace(message, subject=f"{BESIDE}.{message.subject}"))
+        self._batch.append(
+            Message(f"{BESIDE}.{message.subject}", message.body, message.headers, message.expect_last)
+        )
         self._at += 1
         if len(self._batch) == MAX_BATCH:
             await self._flush()

@@ -11,10 +11,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from tidewright.asking.errors import BadInput, translated
-from tidewright.asking.options import NOT_NEGATIVE, LogOptions
+from tidewright.asking.options import LogOptions
 from tidewright.asking.restoring import Restored, Target, restored
 from tidewright.cli.install import THE_STREAM
-from tidewright.cli.options import COPIES
+from tidewright.cli.options import COPIES, NOT_NEGATIVE
 from tidewright.kube.times import readable
 from tidewright.log.connection import Log
 
