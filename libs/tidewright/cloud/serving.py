@@ -1,6 +1,6 @@
 """What is served to others is said in the cluster, so that nobody else orders there: the Lease, and what stands in it. Pure.
 
-    Lease tidewright-cloud-serve, of the namespace that the server is in
+    Lease tidewright-cloud-serve in kube-system, where nobody but the cluster's operators writes: what it says stops orders
       annotation serves.tidewright.dev/<server>: who it is, and its groups by digests; renewed while it lives
 
 A group goes by its kind of cloud and its id there, whatever the cloud is called and however it is reached.
@@ -17,6 +17,7 @@ import msgspec
 from tidewright.cloud.rights import NAMESPACE, Right, bound_role, manifest
 
 LEASE: Final = "tidewright-cloud-serve"
+SYSTEM: Final = "kube-system"
 COORDINATION: Final = "coordination.k8s.io"
 PREFIX: Final = "serves.tidewright.dev/"
 """Of the annotations, one of each server."""
@@ -84,23 +85,22 @@ class Heard:
     """What servers have said: whose a group is as long as it counts, on the reader's own clock."""
 
     def __init__(self) -> None:
-        self._said: dict[tuple[str, str], tuple[str, float, str, frozenset[str]]] = {}
-        """Namespace of the Lease and annotation to text, when it was first seen, who, and digests."""
+        self._said: dict[str, tuple[str, float, str, frozenset[str]]] = {}
+        """Annotation to text, when it was first seen, who, and digests."""
 
-    def lease(self, namespace: str, annotations: Mapping[str, str], now: float) -> bool:
+    def lease(self, annotations: Mapping[str, str], now: float) -> bool:
         """Take in a Lease as it is now, empty where it is gone; whether anything else is served than before."""
         before = self._served(now)
-        for known in [known for known in self._said if known[0] == namespace and known[1] not in annotations]:
+        for known in self._said.keys() - annotations.keys():
             del self._said[known]
         for name, text in annotations.items():
-            key = (namespace, name)
-            if not name.startswith(PREFIX) or (key in self._said and self._said[key][0] == text):
+            if not name.startswith(PREFIX) or (name in self._said and self._said[name][0] == text):
                 continue
             try:
                 serving = msgspec.json.decode(text, type=Serving)
             except msgspec.MsgspecError:
                 serving = Serving(who="", renewed=0.0)
-            self._said[key] = (text, now, serving.who, frozenset(serving.groups.split()))
+            self._said[name] = (text, now, serving.who, frozenset(serving.groups.split()))
         return self._served(now) != before
 
     def _served(self, now: float) -> set[str]:
@@ -109,9 +109,9 @@ class Heard:
     def server(self, kind: str, group_id: str, now: float) -> str:
         """Who serves a group; empty when nobody does."""
         wanted = digest(kind, group_id)
-        for (namespace, _), (_, at, who, groups) in sorted(self._said.items()):
+        for _, (_, at, who, groups) in sorted(self._said.items()):
             if wanted in groups and now - at < LASTS_S:
-                return f"{who or 'somebody'} (Lease {namespace}/{LEASE})"
+                return f"{who or 'somebody'} (Lease {SYSTEM}/{LEASE})"
         return ""
 
 
@@ -120,4 +120,4 @@ def roles() -> str:
     account: dict[str, Any] = {
         "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": NAMESPACE},
     }  # fmt: skip
-    return manifest(_ABOUT, account, *bound_role("tidewright-cloud-serve", RIGHTS, (ACCOUNT,), NAMESPACE))
+    return manifest(_ABOUT, account, *bound_role("tidewright-cloud-serve", RIGHTS, (ACCOUNT,), SYSTEM))

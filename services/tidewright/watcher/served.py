@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 import structlog
 
-from tidewright.cloud.serving import COORDINATION, LEASE, Heard
+from tidewright.cloud.serving import COORDINATION, LEASE, SYSTEM, Heard
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.kube.listwatch import Added, Deleted, ListDone, ListStarted, Modified, Page, list_watch
@@ -17,12 +18,12 @@ from tidewright.watcher.incumbents.rivals import Look
 
 LOOK: Final = Look(COORDINATION, "v1", "leases", "Lease", LEASE)
 """The watcher's rights derive from it."""
+PATH: Final = f"/apis/{COORDINATION}/v1/namespaces/{SYSTEM}/leases"
 
 _log = structlog.get_logger(__name__)
 
 
 class _Meta(msgspec.Struct):
-    namespace: str = ""
     annotations: dict[str, str] | None = None
 
 
@@ -69,36 +70,34 @@ class Served:
                     do="grant the watcher this right, or serve no group that it has",
                 )  # fmt: skip
 
-        listed: set[str] = set()
-        known: set[str] = set()
-        async for item in list_watch(kube, LOOK.path, query=LOOK.query, on_error=refused):
+        there = False
+        async for item in list_watch(kube, PATH, query=LOOK.query, on_error=refused):
             match item:
                 case ListStarted():
-                    listed = set()
+                    there = False
                 case Page(objects=objects):
-                    listed.update(self._said(raw) for raw in objects)
-                    known |= listed
+                    for raw in objects:
+                        there = True
+                        self._said(raw)
                 case ListDone():
-                    for namespace in known - listed:
-                        self._take(namespace, {})
-                    known = listed
+                    if not there:
+                        self.take({})
                     self.looked.set()
-                case Deleted(raw=raw):
-                    self._said(raw, gone=True)
+                case Deleted():
+                    self.take({})
                 case Added(raw=raw) | Modified(raw=raw):
-                    known.add(self._said(raw))
+                    self._said(raw)
 
-    def _said(self, raw: bytes | msgspec.Raw, *, gone: bool = False) -> str:
-        """Take in a Lease; its namespace."""
+    def _said(self, raw: bytes | msgspec.Raw) -> None:
         try:
-            metadata = _lease.decode(raw).metadata
+            annotations = _lease.decode(raw).metadata.annotations
         except msgspec.MsgspecError as error:
             _log.warning("object skipped", kind="Lease", looking_for=LEASE, error=str(error))
-            return ""
-        self._take(metadata.namespace, {} if gone else metadata.annotations or {})
-        return metadata.namespace
+        else:
+            self.take(annotations or {})
 
-    def _take(self, namespace: str, annotations: dict[str, str]) -> None:
-        if self._heard.lease(namespace, annotations, time.monotonic()):
+    def take(self, annotations: Mapping[str, str]) -> None:
+        """The Lease has these annotations now; none where it is gone."""
+        if self._heard.lease(annotations, time.monotonic()):
             news, self._news = self._news, asyncio.Event()
             news.set()

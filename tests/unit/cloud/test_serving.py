@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -28,7 +29,7 @@ from tidewright.watcher.clouds import CloudReader, Names
 from tidewright.watcher.log_time import Stamp
 from tidewright.watcher.served import Served
 
-PATH = f"/apis/coordination.k8s.io/v1/namespaces/default/leases/{LEASE}"
+PATH = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{LEASE}"
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ async def test_a_stack_leaves_alone_what_is_served_from_another_machine(cluster:
         assert {name: fact.error for name, fact in groups.items()} == {"one": "", "two": ""}
 
         # Its own kind of cloud, whatever it is called there; another kind's group of that id is another group.
-        announcement = Announcement(kube, "default", lambda: [("aws", "one"), ("kwok", "two")])
+        announcement = Announcement(kube, lambda: [("aws", "one"), ("kwok", "two")])
         assert await announcement.renew()
         await until(lambda: served.server("aws", "one"))
         state, groups = await said(clouds)
@@ -70,7 +71,7 @@ async def test_a_stack_leaves_alone_what_is_served_from_another_machine(cluster:
         told = groups["one"].message
         assert told.startswith("group one of cloud east is served to others by `tidewright cloud serve` on ")
         assert told.endswith(
-            f" (Lease default/{LEASE}): end that, or leave the group out of --cloud east=aws:asg:tag=a"
+            f" (Lease kube-system/{LEASE}): end that, or leave the group out of --cloud east=aws:asg:tag=a"
         )
         assert [fact.name for fact in clouds.unreadable] == ["one"]
 
@@ -88,22 +89,23 @@ async def test_what_is_served_is_heard_at_once() -> None:
     waiting = asyncio.create_task(served.pause(3600.0))
     await asyncio.sleep(0)
     text = serving.said("who", 0.0, [("aws", "one")])
-    served._take("default", {f"{PREFIX}a": text})
+    served.take({f"{PREFIX}a": text})
     await asyncio.wait_for(waiting, 30)
 
 
 def test_what_a_server_said_counts_as_long_as_it_renews_it() -> None:
     heard = Heard()
     at = {f"{PREFIX}a": serving.said("a", 5.0, [("aws", "one")]), "other.dev/x": "y"}
-    assert heard.lease("default", at, 1000.0)
-    assert not heard.lease("default", at, 1000.0 + LASTS_S / 2)  # the same word is no renewal
-    assert heard.server("aws", "one", 1000.0 + LASTS_S / 2) == f"a (Lease default/{LEASE})"
+    assert heard.lease(at, 1000.0)
+    assert not heard.lease(at, 1000.0 + LASTS_S / 2)  # the same word is no renewal
+    assert heard.server("aws", "one", 1000.0 + LASTS_S / 2) == f"a (Lease kube-system/{LEASE})"
     assert heard.server("aws", "one", 1000.0 + LASTS_S) == ""
     # Renewed after all, by a server whose clock stands elsewhere.
-    assert heard.lease("default", {f"{PREFIX}a": serving.said("a", 4.0, [("aws", "one")])}, 1100.0)
+    assert heard.lease({f"{PREFIX}a": serving.said("a", 4.0, [("aws", "one")])}, 1100.0)
     assert heard.server("aws", "one", 1100.0)
-    assert not heard.lease("elsewhere", {f"{PREFIX}b": "no JSON", f"{PREFIX}c": "{}"}, 1100.0)
-    assert heard.lease("default", {}, 1100.0)
+    text = serving.said("a", 4.0, [("aws", "one")])
+    assert not heard.lease({f"{PREFIX}a": text, f"{PREFIX}b": "no JSON", f"{PREFIX}c": "{}"}, 1100.0)
+    assert heard.lease({}, 1100.0)
     assert heard.server("aws", "one", 1100.0) == ""
 
 
@@ -113,7 +115,7 @@ async def test_servers_say_it_side_by_side_and_take_away_what_was_left_behind(
     async with Kube.at(cluster.url) as kube:
         now = 1000.0
         monkeypatch.setattr("tidewright.cli.cloud.announcing.time.time", lambda: now)
-        first, crashed, second = (Announcement(kube, "default", lambda: [("aws", "g")]) for _ in range(3))
+        first, crashed, second = (Announcement(kube, lambda: [("aws", "g")]) for _ in range(3))
         assert await first.renew()
         assert await crashed.renew()
         assert len(await written(kube)) == 2
@@ -135,12 +137,12 @@ async def test_servers_say_it_side_by_side_and_take_away_what_was_left_behind(
     ]
 
 
-async def test_a_cluster_that_cannot_be_told_stops_no_server_and_is_named_once(tmp_path: Any) -> None:
+async def test_a_cluster_that_cannot_be_told_stops_no_server_and_is_named_once(tmp_path: Path) -> None:
     with capture_logs() as logs:
         async with announced(Surroundings(kubeconfig=tmp_path / "nowhere"), list):
             pass
         async with Kube.at("http://127.0.0.1:9") as kube:
-            away = Announcement(kube, "default", list)
+            away = Announcement(kube, list)
             assert not await away.renew()
             assert not await away.renew()
     assert [line["event"] for line in logs] == [
@@ -162,3 +164,16 @@ async def test_a_server_goes_on_with_the_clouds_that_answer() -> None:
         await server.look()
     assert ("books", "one") in server.groups
     assert [(line["cloud"], line["reason"]) for line in logs] == [("bad", "Unavailable")]
+
+
+async def test_a_server_says_it_for_as_long_as_it_serves(tmp_path: Path) -> None:
+    server = ApiServer()
+    await server.start()
+    server.write_kubeconfig(tmp_path / "kubeconfig")
+    async with Kube.at(server.url) as kube:
+        around = Surroundings(kubeconfig=tmp_path / "kubeconfig")
+        async with announced(around, lambda: [("aws", "one")]):
+            (text,) = (await written(kube)).values()
+            assert serving.digest("aws", "one") in text
+        assert await written(kube) == {}
+    await server.stop()

@@ -14,13 +14,10 @@ import msgspec
 import structlog
 
 from tidewright.cloud.providers import Surroundings
-from tidewright.cloud.serving import COORDINATION, LEASE, PREFIX, RENEW_S, left_behind, said
+from tidewright.cloud.serving import COORDINATION, LEASE, PREFIX, RENEW_S, SYSTEM, left_behind, said
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
-from tidewright.watcher.outbound import own_namespace
 
-OUTSIDE: Final = "default"
-"""The namespace of the Lease where the server is no pod: every cluster has it."""
 PATIENCE_S: Final = 10.0
 """Wall seconds that the cluster has for an answer."""
 TRIES: Final = 3
@@ -30,13 +27,13 @@ _log = structlog.get_logger(__name__)
 
 
 class Announcement:
-    """One server's word in the Lease of a namespace."""
+    """One server's word in the Lease."""
 
-    def __init__(self, kube: Kube, namespace: str, groups: Callable[[], Iterable[tuple[str, str]]]) -> None:
+    def __init__(self, kube: Kube, groups: Callable[[], Iterable[tuple[str, str]]]) -> None:
         """`groups`: kind of cloud and id of all that is served now."""
         self._kube, self._groups = kube, groups
         self._name = f"{PREFIX}{uuid.uuid4().hex[:12]}"
-        self._path = f"/apis/{COORDINATION}/v1/namespaces/{namespace}/leases"
+        self._path = f"/apis/{COORDINATION}/v1/namespaces/{SYSTEM}/leases"
         self._who = f"`tidewright cloud serve` on {socket.gethostname()}"
         self._told = ""
 
@@ -103,7 +100,7 @@ async def announced(
         yield
         return
     async with kube:
-        announcement = Announcement(kube, own_namespace() or OUTSIDE, groups)
+        announcement = Announcement(kube, groups)
         await announcement.renew()
         keeping = asyncio.create_task(announcement.keep())
         try:
