@@ -118,6 +118,9 @@ class Reader:
         self._believing = believing
         self._judges = believing and (not stream or stream == log.stream)
         self._directly = log.directly and self._stream == log.stream
+        if self._directly and len(filters) != 1:
+            # What is stored between two questions would be missed by the first and passed by the second.
+            raise ValueError(f"without a consumer one filter is read, not {', '.join(filters) or 'none'}")
         self._ahead: asyncio.Task[tuple[list[Record], bool]] | None = None
         """Without a consumer: what is asked for already."""
         self._to_end = False
@@ -301,23 +304,12 @@ class Reader:
                 self._ahead = asyncio.create_task(self._following(self.received))
 
     async def _following(self, after: int) -> tuple[list[Record], bool]:
-        """What comes behind a sequence, and whether that is all.
-
-        Of several filters each is asked for as many, and nothing is taken from behind where one of them stopped.
-        """
+        """What comes behind a sequence, and whether that is all."""
         from tidewright.log import batched_get  # imports this module
 
-        following: list[Record] = []
-        horizon = 0
-        for pattern in self._filters:
-            query = {"seq": after + 1, "next_by_subj": pattern, "batch": self._window}
-            found, more = await batched_get.ask(self._log, query)
-            following += found
-            if more and found:
-                horizon = min(horizon or found[-1].seq, found[-1].seq)
-        if horizon:
-            following = [record for record in following if record.seq <= horizon]
-        return sorted(following, key=lambda record: record.seq), not horizon
+        query = {"seq": after + 1, "next_by_subj": self._filters[0], "batch": self._window}
+        following, more = await batched_get.ask(self._log, query)
+        return following, not (more and following)
 
     async def _make_consumer(self) -> None:
         self._generation += 1

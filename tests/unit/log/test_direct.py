@@ -37,18 +37,23 @@ async def _read(log: Log, filters: list[str], *, after: int = 0, window: int = 1
 async def test_it_reads_what_a_consumer_reads(log: Log, window: int) -> None:
     await _filled(log, 2500)
     root = log.subjects.root
-    pods, nodes = f"{root}.fact.*.pod.>", f"{root}.fact.*.node.*.one-7"
+    patterns = [f"{root}.fact.*.pod.>", f"{root}.fact.*.node.*.one-7", f"{root}.x.>"]
     wanted = {
-        after: [
-            await _read(log, filters, after=after) for filters in ([pods], [pods, nodes], [f"{root}.x.>"])
-        ]
-        for after in (0, 1234, 2500)
+        after: [await _read(log, [pattern], after=after) for pattern in patterns] for after in (0, 1234, 2500)
     }
     log.directly = True
     for after, lists in wanted.items():
-        for filters, seqs in zip(([pods], [pods, nodes], [f"{root}.x.>"]), lists, strict=True):
-            assert await _read(log, filters, after=after, window=window) == seqs
+        for pattern, seqs in zip(patterns, lists, strict=True):
+            assert await _read(log, [pattern], after=after, window=window) == seqs
     assert len(wanted[0][0]) == 834
+
+
+async def test_it_reads_one_filter(log: Log) -> None:
+    log.directly = True
+    root = log.subjects.root
+    for filters in ([], [f"{root}.fact.>", f"{root}.decision.>"]):
+        with pytest.raises(ValueError, match="one filter"):
+            log.reader(filters)
 
 
 async def test_it_asks_no_more_once_it_was_told_that_this_is_all(
