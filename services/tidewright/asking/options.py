@@ -12,7 +12,7 @@ from cyclopts import Group, Parameter
 
 from tidewright.asking.environment import read
 from tidewright.asking.errors import BadInput
-from tidewright.asking.tables import plain
+from tidewright.asking.tables import as_yaml, plain
 
 if TYPE_CHECKING:
     from tidewright.log.identity import Identity
@@ -135,6 +135,4 @@ def emit(
         case "json":
             print(json.dumps(value, indent=2))
         case "yaml":
-            import yaml
-
-            print(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), end="")
+            print(as_yaml(value), end="")

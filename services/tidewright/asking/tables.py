@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 _OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 """Control characters of terminals but for tab and newline, and what turns the direction of text."""
@@ -23,6 +24,14 @@ def plain(text: str) -> str:
     return _OBEYED.sub(
         lambda found: f"\\x{ord(found[0]):02x}" if ord(found[0]) < 256 else f"\\u{ord(found[0]):04x}", text
     )
+
+
+def as_yaml(value: Any) -> str:
+    """A value as YAML; what turns the direction of text is escaped there, too."""
+    import yaml
+
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump(value, sort_keys=False) if _OBEYED.search(text) else text
 
 
 def cell(text: str) -> str:

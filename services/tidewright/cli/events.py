@@ -18,7 +18,7 @@ from tidewright.asking.lines import answer, decision_of, line, object_of, subjec
 from tidewright.asking.options import AskedLogOptions, Output, not_negative
 from tidewright.asking.point_in_time import moment_of
 from tidewright.asking.source import FromFile, opened
-from tidewright.asking.tables import cell, plain
+from tidewright.asking.tables import as_yaml, cell, plain
 from tidewright.asking.told_time import Reached
 from tidewright.events import registry
 from tidewright.events.base import Event, Outcome
@@ -102,10 +102,7 @@ class _Shown:
             case "json":
                 print(json.dumps(builtins(answer(record, event))), flush=True)
             case "yaml":
-                import yaml
-
-                item = builtins(answer(record, event))
-                print("---\n" + yaml.safe_dump(item, sort_keys=False, allow_unicode=True), end="", flush=True)
+                print(f"---\n{as_yaml(builtins(answer(record, event)))}", end="", flush=True)
             case "name":
                 print(
                     plain("/".join(part for part in subject_object(record.subject)[1::2] if part)), flush=True

@@ -40,7 +40,7 @@ def verify(
     result, name, without = asyncio.run(run())
     if isinstance(result, Followed):
         tally = result
-        emit(as_json(tally, name, without), output, lambda: as_text(tally, name, without))
+        emit(as_json(tally, name, without), output, lambda: plain(as_text(tally, name, without)))
         return 1 if tally.count else 0
     whole = result
     emit(builtins(answer(whole, name)), output, lambda: plain(_as_text(whole, name, chosen)))

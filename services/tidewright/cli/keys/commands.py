@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from tidewright.asking.errors import BadInput, translated
 from tidewright.asking.options import AskedLogOptions, LogOptions, Output, emit
+from tidewright.asking.tables import plain
 from tidewright.cli.contract.writing import WRITES
 from tidewright.cli.keys import manifests
 from tidewright.cli.keys.folder import ROOT, KeyFolder
@@ -99,7 +100,7 @@ def show(*, log: AskedLogOptions | None = None, output: Output = "table") -> int
 
     with translated():
         record = asyncio.run(run())
-    emit(record, output, lambda: _table(record))
+    emit(record, output, lambda: plain(_table(record)))
     return 0
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from tidewright.asking.errors import BadInput, CommandError
 from tidewright.asking.options import Output, emit
+from tidewright.asking.tables import plain
 from tidewright.cli.shards import showing
 from tidewright.cli.shards.reading import ReadSet
 from tidewright.kube.client import Kube
@@ -60,7 +61,7 @@ async def change(
         )
         return 0
     plan = planned(shard_set, patch)
-    print(f"{doing}\n{showing.plan(shard_set, plan)}")
+    print(plain(f"{doing}\n{showing.plan(shard_set, plan)}"))
     if ask and not yes:
         agree()
     body: dict[str, Any] = {
@@ -119,4 +120,4 @@ async def write(kube: Kube, shard_set: ReadSet, body: Mapping[str, Any], tries: 
 
 def emit_plan(shard_set: ReadSet, plan: Preview, output: Output) -> None:
     """Print a plan alone."""
-    emit(msgspec.to_builtins(plan), output, lambda: showing.plan(shard_set, plan))
+    emit(msgspec.to_builtins(plan), output, lambda: plain(showing.plan(shard_set, plan)))

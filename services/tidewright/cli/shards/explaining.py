@@ -7,6 +7,7 @@ from typing import Any
 from tidewright.asking.errors import BadInput, CommandError, translated
 from tidewright.asking.options import LogOptions, Output, emit
 from tidewright.asking.source import opened
+from tidewright.asking.tables import plain
 from tidewright.cli.shards import history
 from tidewright.cli.shards import ours as services
 from tidewright.cli.shards.reading import ReadSet
@@ -59,7 +60,7 @@ async def explain(
         answer["since"] = grants[-1].at if grants else None
     except CommandError as error:
         answer["log"] = str(error)
-    emit(answer, output, lambda: _text(answer, lines))
+    emit(answer, output, lambda: plain(_text(answer, lines)))
     return 0
 
 
@@ -138,7 +139,7 @@ async def ours(name: str, key: str, log: LogOptions | None, output: Output, *, i
         waits = "" if answer["claimed"] or not owner else "\nit has not claimed the slot yet"
         return f"{head}\n{why}{waits}"
 
-    emit(answer, output, text)
+    emit(answer, output, lambda: plain(text()))
     return 0
 
 

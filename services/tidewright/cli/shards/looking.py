@@ -13,6 +13,7 @@ from tidewright.asking.errors import BadInput, translated
 from tidewright.asking.manifests import known_fields, one_document
 from tidewright.asking.namespaces import meant
 from tidewright.asking.options import AskedLogOptions, LogOptions, Output, emit
+from tidewright.asking.tables import plain
 from tidewright.cli.options import ClusterOptions
 from tidewright.cli.shards import changing, ours, showing
 from tidewright.cli.shards.reading import ReadSet, connected, sets, the_set
@@ -51,7 +52,11 @@ def get_(
                 ]
                 asked = known if name == "services" else [name or ""]
                 standings = [await ours.standing(connection, ours.service(service)) for service in asked]
-        emit([ours.as_json(f) for f in standings], output, lambda: "\n\n".join(map(ours.details, standings)))
+        emit(
+            [ours.as_json(f) for f in standings],
+            output,
+            lambda: plain("\n\n".join(map(ours.details, standings))),
+        )
         return 0
 
     async def run() -> int:
@@ -60,7 +65,7 @@ def get_(
         async with connected(at) as kube:
             if name is not None:
                 shard_set = await the_set(kube, space, name)
-                emit(showing.as_json(shard_set), output, lambda: showing.details(shard_set))
+                emit(showing.as_json(shard_set), output, lambda: plain(showing.details(shard_set)))
                 return 0
             shard_sets = await sets(kube, None if all_namespaces else space)
         place = "the cluster" if all_namespaces else f"namespace {space}"

@@ -7,6 +7,7 @@ from typing import Any
 
 from tidewright.asking.errors import BadInput
 from tidewright.asking.options import Output, emit
+from tidewright.asking.tables import plain
 from tidewright.cli.shards.reading import ReadSet, connected, the_set
 from tidewright.cli.shards.where import (
     Build,
@@ -30,7 +31,7 @@ def status(
         async with connected(where) as kube:
             shard_set = await the_set(kube, namespace_of(where), name_of(where))
         progress = rolling.progress(shard_set)
-        emit(progress, output, lambda: rolling.text(shard_set, progress))
+        emit(progress, output, lambda: plain(rolling.text(shard_set, progress)))
         return 0
 
     return asyncio.run(run())

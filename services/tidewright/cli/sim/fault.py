@@ -9,6 +9,7 @@ from cyclopts import App, Group, Parameter
 
 from tidewright.asking.errors import BadInput
 from tidewright.asking.options import Output, emit
+from tidewright.asking.tables import plain
 from tidewright.cli.sim.target import TargetFlags, connected
 
 MATCH = Group("Which requests", sort_key=10)
@@ -102,7 +103,7 @@ def add(
         "count": count,
     }
     fault = _ask(target, "POST", "/sim/faults", rule)
-    emit(fault, output, lambda: f"fault {fault['id']} in force: {_told(fault)}")
+    emit(fault, output, lambda: plain(f"fault {fault['id']} in force: {_told(fault)}"))
     return 0
 
 
@@ -110,7 +111,11 @@ def add(
 def list_(*, target: TargetFlags | None = None, output: Output = "table") -> int:
     """The rules in force, and how often each has struck."""
     rules = _ask(target, "GET", "/sim/faults")
-    emit(rules, output, lambda: "\n".join(f"{rule['id']}: {_told(rule)}" for rule in rules) or "no faults")
+    emit(
+        rules,
+        output,
+        lambda: plain("\n".join(f"{rule['id']}: {_told(rule)}" for rule in rules)) or "no faults",
+    )
     return 0
 
 
