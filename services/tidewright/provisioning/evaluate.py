@@ -165,7 +165,8 @@ class Evaluation:
         self.decisions += reserved.marked(work, held, bare)
         if settings.enforce_min:
             self._minimum(world)
-        self._begin(world)
+        if self.view.healthy:
+            self._begin(world)
         idle = idle_decisions(
             self.state, self.index, self.view, now=self.now, grid=world.grid, part=self.part
         )

@@ -24,6 +24,8 @@ from tidewright.kube.projection.capacity import for_scheduling
 
 MANY = 1000
 """Machines from which on a group is written shortly."""
+MOST_IGNORED, MOST_SAID = 20, 500
+"""Of what cannot be read of a group: so many, and so many characters of each, are on its fact."""
 
 _STATES = {
     InstanceState.RUNNING: "running",
@@ -85,7 +87,7 @@ async def read(group: Group) -> NodeGroupObserved:
         zone=group.zone,
         own=_own(options),
         initial=group.initial,
-        ignored=(*group.ignored, *odd),
+        ignored=tuple(map(_short, (*group.ignored, *odd)[:MOST_IGNORED])),
     )
     return shortened(fact) if len(instances) >= MANY else fact
 
@@ -100,6 +102,10 @@ def usable(options: GroupOptions) -> tuple[GroupOptions, tuple[str, ...]]:
             odd[name] = None
             said.append(f"{setting} {value:g}: valid is {valid}")
     return msgspec.structs.replace(options, **odd), tuple(said)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MOST_SAID else f"{text[:MOST_SAID]}..."
 
 
 def _own(options: GroupOptions) -> GroupSettings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.vectors.provisioning_life import Cluster
+from tidewright.events import facts as f
 from tidewright.events import provisioning as p
 
 
@@ -55,6 +56,17 @@ def test_a_group_that_cannot_be_read_begins_when_it_can() -> None:
 def test_what_the_cluster_may_have_bounds_it() -> None:
     assert orders(world({"max-nodes-total": 2})) == [(0, 2)]
     assert orders(world({"cores-total": "0:8"})) == [(0, 2)]
+
+
+def test_nothing_begins_while_the_cluster_is_unhealthy() -> None:
+    cluster = Cluster({"ok-total-unready-count": 0, "max-total-unready-percentage": 10})
+    cluster.add_group("old", cpu=4000, target=1)
+    cluster.tell(f.NodeObserved(at=cluster.now, name="n", ready=False, provider_id="sim://n", created_at=1.0))
+    cluster.groups["old"].instances.append(p.Instance(id="sim://n", state="running"))
+    cluster.observe_group("old")
+    cluster.add_group("g", cpu=4000, initial=3)
+    cluster.settle()
+    assert orders(cluster) == []
 
 
 def test_an_order_that_is_refused_is_not_made_again() -> None:
