@@ -19,6 +19,7 @@ from tidewright.cloud.providers import Surroundings, specs_of
 from tidewright.events.facts import ObjectFact
 from tidewright.host.loop import lookout
 from tidewright.host.loop.fenced import InFlight, begins, mind, present
+from tidewright.host.process import copies
 from tidewright.host.process.health import Health
 from tidewright.host.process.process import Process
 from tidewright.host.process.service import LogOptions, connect, find_stream
@@ -31,6 +32,7 @@ from tidewright.log.clock import Clock
 from tidewright.log.connection import Log
 from tidewright.log.envelope import Writer
 from tidewright.log.identity import Identity
+from tidewright.log.install import members_of
 from tidewright.watcher.appender import SERVICE, Appender
 from tidewright.watcher.clouds import INTERVAL_S as CLOUD_INTERVAL_S
 from tidewright.watcher.clouds import NODE_GROUP, CloudsWatch
@@ -299,6 +301,10 @@ class Watcher:
             running = [tasks.create_task(mind(self._log.continuity, self._in_flight))]
             if process is not None:
                 running.append(tasks.create_task(self._report(process.health)))
+                kept = [self._log.stream, f"KV_{members_of(self._log.stream)}"]
+                running.append(
+                    tasks.create_task(copies.watch(self._log, kept, process.health.metrics.registry))
+                )
             running.append(tasks.create_task(self._be_present()))
             if process is not None:
                 await process.stop.wait()

@@ -11,7 +11,7 @@ from tidewright.host.fold.decider import Decider, State
 from tidewright.host.loop.host import Host
 from tidewright.host.loop.membership import BucketMembership
 from tidewright.host.loop.settings import Settings
-from tidewright.host.process import exposition
+from tidewright.host.process import copies, exposition
 from tidewright.host.process.measuring import Stopwatch
 from tidewright.host.process.process import Process
 from tidewright.host.process.software import software_of
@@ -20,6 +20,7 @@ from tidewright.log.connection import Log
 from tidewright.log.diagnostics import get_logger
 from tidewright.log.envelope import Writer
 from tidewright.log.identity import Identity
+from tidewright.log.snapshots import bucket
 
 PAUSE_S = 0.5
 
@@ -170,4 +171,10 @@ async def run_decider(
             process.health.more_metrics = lambda: exposition.text(
                 decider_exposition, lambda: [owned.fold.state for owned in host.owned.values()], host.tally
             )
-        await host.run(process.stop)
+        looking = asyncio.create_task(
+            copies.watch(log, [f"OBJ_{bucket(log.stream, decider.service)}"], process.health.metrics.registry)
+        )
+        try:
+            await host.run(process.stop)
+        finally:
+            looking.cancel()

@@ -98,6 +98,15 @@ ALERTS: Final[tuple[Alert, ...]] = (
         ("A feature or namespace that should be on: `features`, `namespaces` of the chart.", "Otherwise as in [Unbelieved](#tidewrightunbelieved)."),
     ),
     Alert(
+        "FewerCopies", "max by (stream) (tidewright_log_copies_wanted) - max by (stream) (tidewright_log_copies_current) > 0", "5m", "warning",
+        "{{ $value }} copies of {{ $labels.stream }} are not there or not up to date.",
+        "A NATS server is away, or catches up. The log goes on with the others; with one server less than most of them it stands still.",
+        ("`kubectl -n tidewright get pods -l app.kubernetes.io/name=nats` and the volume of the one that is not ready.",
+         "Right after a server came back it catches up: the difference goes away by itself, large logs take minutes."),
+        ("A server whose volume is lost comes back empty and fetches everything from the others: delete its PersistentVolumeClaim and pod, one server at a time.",
+         "A stream that was made with fewer copies: `tidewright install --replicas 3` sets them."),
+    ),
+    Alert(
         "SetAside", "sum by (component) (increase(tidewright_messages_set_aside_total[15m])) > 0", "0m", "warning",
         "{{ $labels.component }} left messages out that do not decode.",
         "A fact on the log was garbage and is left out; the next fact of that object mends it.",
