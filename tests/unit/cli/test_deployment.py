@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -53,10 +54,10 @@ def test_in_compose_the_actuator_knows_where_endpoints_are() -> None:
 
 
 def test_compose_runs_nothing_else_and_gives_nats_every_password() -> None:
-    assert set(COMPOSE) - set(EVERY) == {"nats", "cluster", "definitions", "install", "console"}
+    assert set(COMPOSE) - set(EVERY) == {"nats", "cluster", "definitions", "install", "console", "archiver"}
     users = {permissions.variable(user) for user in permissions.USERS}
     assert set(COMPOSE["nats"]["environment"]) == users
-    for name in ("cluster", "definitions", "install", "console"):
+    for name in ("cluster", "definitions", "install", "console", "archiver"):
         accepted(COMPOSE[name]["command"])
 
 
@@ -216,6 +217,20 @@ def test_the_console_asks_as_the_reader_and_reaches_nothing_else() -> None:
     assert "--from-literal=console=" in text
     rest = of("NetworkPolicy", "network.yaml")["autoscaler"]["spec"]["egress"]
     assert of("NetworkPolicy", "console/console.yaml")["console"]["spec"]["egress"] == rest
+
+
+def test_the_archiver_asks_as_itself_and_has_a_volume_for_its_key() -> None:
+    (job,) = of("Deployment", "archiver/archiver.yaml").values()
+    pod = job["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    accepted(container["args"])
+    assert {e["name"]: e["value"] for e in container["env"]}["TIDEWRIGHT_NATS_USER"] == permissions.ARCHIVER
+    assert pod["automountServiceAccountToken"] is False
+    mounts = {m["name"]: m["mountPath"] for m in container["volumeMounts"]}
+    assert set(mounts) == {v["name"] for v in pod["volumes"]}
+    given = dict(itertools.pairwise(container["args"]))
+    assert all(given[flag].startswith(f"{mounts['archive']}/") for flag in ("--archive", "--key"))
+    assert set(of("PersistentVolumeClaim", "archiver/archiver.yaml")) == {"archiver"}
 
 
 def test_kustomize_renders_them_with_other_images() -> None:

@@ -39,7 +39,7 @@ UNSAMPLED = {
 def recorded() -> dict[str, set[str]]:
     """Series of all services and their labels."""
     found: dict[str, set[str]] = {"up": {"job"}}
-    for service in EVERY:
+    for service in (*EVERY, "archiver"):
         for family in text_string_to_metric_families((RECORDED / f"{service}.txt").read_text()):
             name = family.name + "_total" if family.type == "counter" else family.name
             found.setdefault(name, UNSAMPLED.get(name, set()))

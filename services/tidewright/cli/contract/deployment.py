@@ -17,6 +17,7 @@ from tidewright.actuator.allowed.bounds import Feature
 from tidewright.asking.services import SERVICES, Role, Service
 from tidewright.cli.contract import (
     actuatorroles,
+    archivers,
     consoles,
     natsservers,
     network,
@@ -74,6 +75,8 @@ def wanted(cluster: str) -> dict[str, str]:
     files["signed/kustomization.yaml"] = _text([signedness.component(NAMESPACE)])
     files["console/kustomization.yaml"] = _text([consoles.component()])
     files["console/console.yaml"] = _text(console(place))
+    files["archiver/kustomization.yaml"] = _text([archivers.component()])
+    files["archiver/archiver.yaml"] = _text(archiver(place))
     return files
 
 
@@ -82,6 +85,13 @@ def console(place: Place) -> list[Manifest]:
     nats = {"env": _nats_env(consoles.USER), "volume": _nats_files(consoles.USER), "mount": _NATS_MOUNT}
     arguments = consoles.command(place.cluster, TOKENS_AT, PROBES)
     return consoles.manifests(place.namespace, arguments, (TOKENS, TOKENS_AT), nats, PROBES)
+
+
+def archiver(place: Place) -> list[Manifest]:
+    """The archiver, which who wants it adds."""
+    nats = {"env": _nats_env(archivers.NAME), "volume": _nats_files(archivers.NAME), "mount": _NATS_MOUNT}
+    arguments = archivers.command(place.cluster, TOKENS_AT, PROBES)
+    return archivers.manifests(place.namespace, arguments, (TOKENS, TOKENS_AT), nats, PROBES)
 
 
 def _roles_of(feature: Feature) -> str:

@@ -50,6 +50,11 @@ def asking(namespace: str, name: str, ports: list[int]) -> Manifest:
     return _policy(namespace, name, reached, _to_the_log())
 
 
+def sealing(namespace: str, name: str, probes: int) -> Manifest:
+    """Of who writes somewhere that no policy can name: it is reached on its probes."""
+    return _policy(namespace, name, [{"ports": [{"protocol": "TCP", "port": probes}]}], None)
+
+
 def _to_the_log() -> list[Manifest]:
     return [
         {

@@ -18,6 +18,7 @@ from tidewright.actuator.allowed.table import GRANTS
 from tidewright.asking.services import SERVICES, Role, Service
 from tidewright.cli.contract import (
     actuatorroles,
+    archivers,
     consoles,
     deployment,
     natsservers,
@@ -54,6 +55,7 @@ def wanted() -> dict[str, str]:
     files |= {f"actuator-{feature}.yaml": _feature(feature) for feature in Feature}
     files[f"{INSTALLER}.yaml"] = _installer(policies[INSTALLER])
     files["console.yaml"] = _console()
+    files["archiver.yaml"] = _archiver()
     files["nats.yaml"] = _nats()
     files["secrets.yaml"] = _secrets()
     return {name: HEAD + text for name, text in files.items()}
@@ -159,6 +161,30 @@ def _console() -> str:
     return under(
         "if $.Values.console.enabled",
         template([account, running, service]) + under("if $.Values.networkPolicies", template([policy])),
+    )
+
+
+def _archiver() -> str:
+    account, claim, running, policy = deployment.archiver(PLACE)
+    pod = running["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    _of_all_pods(pod, container)
+    place = value("$.Values.archiver.archive | quote")
+    container["args"] = [
+        place if argument == archivers.ARCHIVE else argument for argument in container["args"]
+    ]
+    container["args"] = [*container["args"], items("$.Values.archiver.args")]
+    container["env"] += given("range $.Values.archiver.env", value("toJson ."))
+    container["resources"] = optional("$.Values.archiver.resources")
+    account["metadata"] = account["metadata"] | {
+        "annotations": optional("$.Values.archiver.serviceAccountAnnotations")
+    }
+    claim["metadata"] = claim["metadata"] | {"annotations": {"helm.sh/resource-policy": "keep"}}
+    claim["spec"]["resources"]["requests"]["storage"] = value("$.Values.archiver.storage.size | quote")
+    claim["spec"]["storageClassName"] = optional("$.Values.archiver.storage.className")
+    return under(
+        "if $.Values.archiver.enabled",
+        template([account, claim, running]) + under("if $.Values.networkPolicies", template([policy])),
     )
 
 

@@ -136,6 +136,15 @@ ALERTS: Final[tuple[Alert, ...]] = (
         ("A faster volume. Where one server is slow, stop it: two go on.", "A full store: [durability](../durability.md)."),
     ),
     Alert(
+        "ArchiveBehind", "max(tidewright_archive_age_seconds) > 900", "5m", "warning",
+        "What came onto the log {{ $value | humanizeDuration }} ago is not sealed.",
+        "Were the log lost now, all of that would be lost with it; what the log's age limit takes before it is sealed is a hole in the archive.",
+        ("`/readyz` of the archiver says in words what it waits for: the folder or bucket, its key, the log.",
+         "`tidewright_archive_sealed_sequence` against the end of the log; `tidewright verify --archive` whether the archive is whole."),
+        ("A bucket that refuses: its credentials, its room. A key that is missing, an archive of another log: [backup](../operations/backup.md).",
+         "Nobody can seal and the log is short-lived: `tidewright export` what is there."),
+    ),
+    Alert(
         "Errors", "sum by (component, reason) (rate(tidewright_errors_total[15m])) > 0.1", "15m", "warning",
         "{{ $labels.component }} meets errors ({{ $labels.reason }}).",
         "Something is asked again and again and not answered.",

@@ -18,6 +18,7 @@ ROOTS: Final = {
     "libs/tidewright/log": "every service",
     "services/tidewright/watcher": "watcher",
     "services/tidewright/actuator": "actuator",
+    "services/tidewright/archiver": "archiver",
     "services/tidewright/console": "console",
     "services/tidewright/spread/admission": "spread-admission",
     "services/tidewright/shardmanager/labels": "shard-labels",
