@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -19,7 +22,8 @@ from tests.unit.autoscaler.world import (
     workload,
     wpa,
 )
-from tidewright.autoscaler.api.spec import compiled
+from tidewright.autoscaler.api.spec import compiled, verdict
+from tidewright.autoscaler.passes import passes
 from tidewright.autoscaler.state import State
 from tidewright.autoscaler.tell import messages
 from tidewright.events.base import Decision
@@ -511,6 +515,29 @@ def test_a_refused_spec_that_was_stored_taken_apart_is_known_as_well() -> None:
     world.object().asked = refused.spec
     assert world.feed(msgspec.structs.replace(refused, at=120, generation=3), sample(121, 90_000)) == []
     assert world.object().rules is None
+
+
+def test_a_spec_is_judged_once_and_let_go_when_something_is_recorded_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judged: list[str] = []
+
+    def counted(spec: Mapping[str, Any], *, namespace: str, name: str) -> str:
+        judged.append(name)
+        return verdict(spec, namespace=namespace, name=name)
+
+    monkeypatch.setattr(passes, "verdict", counted)
+    world = World()
+    world.start(replicas=2)
+    [index] = world.fold.state.indices.values()
+    kept = [index.views["wpa"].verdict]
+    assert of(world.feed(sample(300, 90_000)), ScaleWorkload)
+    world.feed(workload(310, 2, selector="app=other"), sample(320, 1_000))
+    assert judged == ["wpa"]
+    kept.append(index.views["wpa"].verdict)
+    assert [known is not None for known in kept] == [True, False]
+    world.feed(wpa(330, spec=spec(maxReplicas=9), generation=2), sample(340, 90_000))
+    assert judged == ["wpa", "wpa"]
 
 
 def test_another_spec_that_is_refused_is_said_with_its_own_reason() -> None:

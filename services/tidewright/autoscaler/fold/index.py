@@ -140,6 +140,7 @@ class NamespaceIndex:
     def bind(self, name: str, *, target: str, queries: tuple[str, ...], selector: str | None) -> None:
         """File an object under its target, its queries and its target's selector."""
         bound = Bound((target, queries, selector))
+        before, view = self.views.get(name), View()
         if self._bound.get(name) != bound:
             self.unbind(name)
             self._bound[name] = bound
@@ -148,13 +149,17 @@ class NamespaceIndex:
                 file(self.by_query, query, name)
             if selector is not None:
                 self._use(selector, name)
-        self.views[name] = View()
+        if before is not None:
+            view.verdict = before.verdict  # which names the spec that it is of
+        self.views[name] = view
 
     def forget_settings(self, name: str) -> None:
-        """What is kept of an object has changed."""
+        """What is kept of an object has changed. That its spec can be used is recorded with that: the spec is let go."""
         view = self.views.get(name)
         if view is not None:
             view.settings = None
+            if view.verdict is not None and not view.verdict[1]:
+                view.verdict = None
 
     def unbind(self, name: str) -> None:
         """The object asks for nothing any more."""

@@ -172,6 +172,21 @@ def backoff(verdict: Verdict) -> tuple[Setting, ...]:
     return settings
 
 
+def by_type(conditions: Sequence[Condition]) -> dict[str, Condition]:
+    """Conditions by type: as `find` has it, the first of each."""
+    return {condition.type: condition for condition in reversed(conditions)}
+
+
+def agrees(condition: Condition | None, setting: Setting) -> bool:
+    """Whether a condition is as a setting wants it."""
+    return (
+        condition is not None
+        and condition.status is setting.status
+        and condition.reason == setting.reason
+        and condition.message == setting.message
+    )
+
+
 def difference(condition: Condition | None, setting: Setting) -> Change:
     """By how much a condition is another than a setting wants it; None for one that is not there."""
     if condition is None or condition.status is not setting.status:
@@ -206,15 +221,17 @@ def _newest_first(condition: Condition) -> float:
 def final(settings: Sequence[Setting]) -> list[Setting]:
     """The last setting of each type, in the order in which they were last set."""
     last: dict[str, Setting] = {}
-    for setting in settings:
-        last.pop(setting.type, None)
-        last[setting.type] = setting
-    return list(last.values())
+    for setting in reversed(settings):
+        if setting.type not in last:
+            last[setting.type] = setting
+    return list(reversed(last.values()))
 
 
 def apply(conditions: list[Condition], settings: Sequence[Setting], now: float, *, strict: bool) -> Change:
     """Apply a pass's settings in place, and say what was changed at most."""
     change = _NONE
+    known = by_type(conditions)
     for setting in settings if strict else final(settings):
-        change = max(change, set_condition(conditions, setting, now))
+        if not agrees(known.get(setting.type), setting):  # as most do
+            change = max(change, set_condition(conditions, setting, now))
     return change

@@ -145,7 +145,7 @@ def problem_of(namespace_name: str, index: NamespaceIndex, scaler: Autoscaler) -
     if view is not None and view.verdict is not None and view.verdict[0] is asked:
         return view.verdict[1]
     found = verdict(asked_by(scaler) or {}, namespace=namespace_name, name=scaler.name)
-    if found and view is not None:  # one that can be used is asked about once: its spec is not kept for that
+    if view is not None:
         view.verdict = asked, found
     return found
 

@@ -92,12 +92,14 @@ def _change(state: State, plan: Plan) -> Change:
 def _difference(plan: Plan) -> Change:
     """What `_settled` would say where the settings are not applied strictly, with nothing applied."""
     kept, last = plan.scaler.kept, plan.settings[-1]
-    known = {condition.type: condition for condition in reversed(kept.conditions)}
+    known = c.by_type(kept.conditions)
     if plan.unblocked and c.SCALING_BLOCKED in known:
         return _STATUS
     change = _NONE if (kept.last_type, kept.last_status) == (last.type, last.status) else _TEXT
-    for setting in c.final(plan.settings):
-        change = max(change, c.difference(known.get(setting.type), setting))
+    for setting in {setting.type: setting for setting in plan.settings}.values():  # the last of each type
+        condition = known.get(setting.type)
+        if not c.agrees(condition, setting):
+            change = max(change, c.difference(condition, setting))
     return change
 
 
