@@ -49,6 +49,7 @@ from tidewright.provisioning.pending.pods import EVENTS_PER_PLAN, pending
 from tidewright.provisioning.requests import booking, expiry, growth, placeholders, promises, reserved, turns
 from tidewright.provisioning.requests.intake import prepare
 from tidewright.provisioning.requests.work import STALENESS_S, RequestWork
+from tidewright.provisioning.scaledown.removal import on_their_way
 from tidewright.provisioning.scaledown.removal.needed import given_back
 from tidewright.provisioning.scaledown.scanning import Room
 from tidewright.provisioning.scaleup.coming import upcoming
@@ -185,6 +186,7 @@ class Evaluation:
         waiting = pending(state, index, self.now)
         work = RequestWork(state, index, self.now, index.settings, binding=False)
         world = self._world()
+        on_their_way.hold(state, index, world.grid, self.now)
         self._fill(work, world.grid, waiting.pods)
         coming_room.place(self.expecting.shares, world.grid, self.covering)
         room.gather(state, index, world.grid)
@@ -534,7 +536,10 @@ def room_of(state: State, seed: str) -> Room:
     if index.waiting or index.nominated or state.requests or state.held or room.shapes_of(state) or comes:
         return Evaluation(state, seed, binding=False).room()
     settle(state, index, ())
-    return Room(index.grid)
+    if not on_their_way.under_way(state):
+        return Room(index.grid)
+    grid = index.grid.fork()
+    return Room(grid, on_their_way.hold(state, index, grid, state.now))
 
 
 def _claiming(state: State, index: Index) -> list[str]:

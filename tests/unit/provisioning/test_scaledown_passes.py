@@ -8,12 +8,14 @@ import pytest
 from tests.unit.provisioning.watched import Watched, three_nodes
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
-from tidewright.events.base import JsonObject
-from tidewright.events.decisions import SetTimer
+from tidewright.events.base import JsonObject, ObjectRef
+from tidewright.events.decisions import EvictPod, SetTimer
+from tidewright.events.outcomes import Applied
 from tidewright.events.placement import PlacementObjectObserved
 from tidewright.kube.keys import pod_key
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import index_of
+from tidewright.provisioning.scaledown.removal import on_their_way
 from tidewright.provisioning.scaledown.unneeded import unremovable
 from tidewright.provisioning.state import Lately, State
 from tidewright.provisioning.tell import exposition
@@ -259,6 +261,60 @@ def test_one_node_with_pods_goes_at_a_time() -> None:
     cluster.silent = True
     cluster.advance(300)
     assert len(removed(cluster)) == 1
+
+
+def half_full(config: JsonObject | None = None) -> Watched:
+    """Three nodes, each half full with one pod: one of them may go, and then there is no room."""
+    cluster = Watched({"scale-down-unneeded-time": "1m", "max-drain-parallelism": 3, **(config or {})})
+    cluster.nodes(3, cpu=2000)
+    half = cluster.shape({"cpu": 1000}, labels={"app": "web"})
+    for i in range(3):
+        cluster.placed(f"p{i}", f"g{i}", shape=half)
+    cluster.silent = True
+    cluster.advance(120)
+    assert len(removed(cluster)) == 1
+    return cluster
+
+
+def stirred(cluster: Watched, times: int) -> None:
+    """Something changes that is no matter, again and again, for longer than nodes rest that stay."""
+    for i in range(times):
+        cluster.budget(i)
+        cluster.advance(400)
+
+
+def test_pods_that_still_have_to_leave_a_node_keep_the_room_that_they_will_take() -> None:
+    cluster = half_full()
+    stirred(cluster, 3)
+    assert len(removed(cluster)) == 1
+    assert cluster.unneeded == set()
+
+
+def test_a_pod_that_was_evicted_keeps_its_room_until_another_has_come_or_for_two_minutes() -> None:
+    for comes in (True, False):
+        cluster = half_full({"unremovable-node-recheck-timeout": "10s"})
+        (removal,) = cluster.of(p.RemoveNode)
+        pod = removal.pods[0]
+        eviction = EvictPod(
+            at=cluster.now,
+            id="provisioning.all.77.0",
+            node=removal.node,
+            target=ObjectRef(api_version="v1", kind="Pod", namespace="ns", name=pod.name, uid=pod.uid),
+        )
+        cluster.tell(eviction)
+        cluster.tell(Applied(at=cluster.now, decision=eviction.id))
+        cluster.gone(pod.name)
+        held = on_their_way.hold(
+            cluster.state, index_of(cluster.state), index_of(cluster.state).grid.fork(), cluster.now
+        )
+        assert held == set(cluster.state.removals[removal.node].places.values())
+        if comes:
+            cluster.placed("heir", next(iter(held)), shape=cluster.state.pods[pod_key("ns", "p2")].shape)
+        else:
+            cluster.advance(121)
+        assert not on_their_way.hold(
+            cluster.state, index_of(cluster.state), index_of(cluster.state).grid.fork(), cluster.now
+        )
 
 
 def test_an_annotation_keeps_a_node_and_it_is_said() -> None:

@@ -111,6 +111,8 @@ def _pod(state: State, event: f.PodObserved, touched: Touched) -> None:
         wake(state, touched)
     if state.removals:
         removals.pod_changed(state, pod.node, touched)
+        if old is None or old.uid != pod.uid:
+            removals.pod_came(state, pod.shape)
     if pod.node:
         state.said.pop(key, None)
 

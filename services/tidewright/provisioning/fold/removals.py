@@ -30,7 +30,7 @@ def _remove(state: State, event: p.RemoveNode, _touched: Touched) -> None:
     if event.node not in state.nodes:
         return
     state.lately.setdefault(NodeGroupId(event.group), Lately()).delete = event.at
-    state.unneeded.pop(event.node, None)
+    found = state.unneeded.pop(event.node, None)
     state.removals[event.node] = Removal(
         decision=event.id,
         uid=event.uid,
@@ -42,6 +42,7 @@ def _remove(state: State, event: p.RemoveNode, _touched: Touched) -> None:
         daemons={pod_key(pod.namespace, pod.name): pod.uid for pod in event.daemons},
         emptied_at=None if event.node in index_of(state).busy else event.at,
         rule=event.rule,
+        places=dict(found.moves) if found is not None else {},
     )
     consolidating.removal_begun(state, event.node, event.at)
 
@@ -201,6 +202,7 @@ def answered(
             counts.add(state.counts, "cluster_autoscaler_evicted_pods_total", eviction_result="succeeded")
     else:
         leaving.refused, leaving.refused_at = event.reason or "Refused", state.now
+        leaving.replaced = False
 
 
 def _unmark_answered(state: State, event: _Outcome, node: str) -> None:
@@ -280,6 +282,16 @@ def pod_changed(state: State, node: str, touched: Touched) -> None:
         removal.emptied_at = None
     elif removal.emptied_at is None:
         removal.emptied_at = state.now
+
+
+def pod_came(state: State, shape: str) -> None:
+    """A pod is new: the first that was evicted of its shape is on its way no more."""
+    for removal in state.removals.values():
+        for leaving in removal.pods.values():
+            asked = bool(leaving.order) or leaving.evicted_at is not None
+            if leaving.shape == shape and asked and not leaving.replaced:
+                leaving.replaced = True
+                return
 
 
 def budget_changed(state: State, namespace: str, touched: Touched) -> None:

@@ -22,6 +22,7 @@ class Leaving(msgspec.Struct):
         asked_at: of the first time.
         order: an eviction that has no outcome yet.
         evicted_at: when one was admitted.
+        replaced: a pod of its shape has come since.
         refused, refused_at: why and when the last one was not; it is asked again at `again_at`.
     """
 
@@ -32,6 +33,7 @@ class Leaving(msgspec.Struct):
     evicted_at: float | None = None
     refused: str = ""
     refused_at: float = 0.0
+    replaced: bool = False
 
     @property
     def again_at(self) -> float:
@@ -68,6 +70,7 @@ class Removal(msgspec.Struct):
         deletion: id of the decision to delete its instance.
         again_at: before it no deletion is decided.
         rule: see `RemoveNode`.
+        places: pod to the node where a pass found room for it.
     """
 
     decision: str
@@ -88,6 +91,7 @@ class Removal(msgspec.Struct):
     deletion: str = ""
     again_at: float = 0.0
     rule: str = ""
+    places: dict[PodKey, str] = {}
 
     @property
     def held_at(self) -> float | None:

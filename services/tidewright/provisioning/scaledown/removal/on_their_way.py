@@ -1,0 +1,68 @@
+"""Pods that leave nodes which go, until others have come in their place: passes of scale-down leave them the room that they will take.
+
+A pod is on its way from the decision to remove its node until one of its shape has come; once it is gone, for two minutes at
+most: its owner may not want another one. Addendum 2.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidewright.kube.keys import PodKey
+from tidewright.kube.podshape import PodShape
+from tidewright.provisioning.index.index import Index
+from tidewright.provisioning.index.indexing import holds_room
+from tidewright.provisioning.index.resolving import shape_of
+from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.scaledown.removal.saga import Removal
+from tidewright.provisioning.scaledown.removal.standing import movers
+from tidewright.provisioning.state import State
+
+AWAITED_S = 120.0
+"""So long after its eviction a pod that is gone is thought to come again."""
+
+
+def under_way(state: State) -> bool:
+    """Whether there may be any."""
+    return any(removal.drains or removal.pods for removal in state.removals.values())
+
+
+def hold(state: State, index: Index, grid: Grid, now: float) -> frozenset[str]:
+    """Put them where they are to go, or where else there is room; the nodes on which they are put."""
+    nodes: set[str] = set()
+    for node, removal in state.removals.items():
+        for key, shape in _of(state, index, node, removal, now):
+            place = _place(state, grid, shape, removal.places.get(key, ""))
+            if place:
+                nodes.add(place)
+    return frozenset(nodes)
+
+
+def _of(
+    state: State, index: Index, node: str, removal: Removal, now: float
+) -> Iterator[tuple[PodKey, PodShape]]:
+    there = movers(state, index, node, now)
+    for key in there:
+        leaving, shape = removal.pods.get(key), state.pods[key].shape
+        if (leaving is None or not leaving.replaced) and holds_room(state, index, shape):
+            yield key, shape_of(state, index, shape)
+    for key, leaving in removal.pods.items():
+        late = leaving.evicted_at is None or leaving.evicted_at + AWAITED_S <= now
+        if late or leaving.replaced or key in there or key in removal.daemons:
+            continue
+        if leaving.shape in state.shapes and holds_room(state, index, leaving.shape):
+            yield key, shape_of(state, index, leaving.shape)
+
+
+def _place(state: State, grid: Grid, shape: PodShape, wanted: str) -> str:
+    room = grid.capacity(shape)
+    if wanted in grid.rows and wanted not in state.removals and room[grid.rows[wanted]] > 0:
+        grid.put(shape, grid.rows[wanted])
+        return wanted
+    for row in grid.order().tolist():
+        view = grid.views[row]
+        if room[row] > 0 and view is not None and view.name not in state.removals:
+            grid.put(shape, row)
+            name: str = view.name
+            return name
+    return ""
