@@ -9,9 +9,34 @@ from typing import Annotated, Literal, TypeAlias
 from cyclopts import Parameter
 
 from tidewright.asking.errors import BadInput, Unavailable
+from tidewright.cli.suggested import COMMAND, OF_THE_LOG
 
 Shell: TypeAlias = Literal["bash", "zsh", "fish"]
 SHELLS: tuple[Shell, ...] = ("bash", "zsh", "fish")
+_OF_THE_LOG: dict[str, str] = {
+    "bash": """
+# Kinds, names and sequences come from the log; everything else from above.
+_tidewright_of_the_log() {{
+  local line="${{COMP_LINE:0:COMP_POINT}}" typed word
+  typed="${{line##*[[:space:]]}}"
+  COMPREPLY=()
+  if [[ "$typed" != -* && "${{COMP_WORDS[1]}}" =~ ^({alternatives})$ ]]; then
+    while IFS= read -r word; do
+      # Bash takes what is before a colon for a word of its own.
+      [[ "$typed" == *:* && "$COMP_WORDBREAKS" == *:* ]] && word="${{word#"${{typed%"${{typed##*:}}"}}"}}"
+      [[ -n "$word" ]] && COMPREPLY+=("$word")
+    done < <(tidewright {command} "$line" 2>/dev/null)
+  fi
+  (( ${{#COMPREPLY[@]}} )) || _tidewright "$@"
+}}
+complete -F _tidewright_of_the_log tidewright
+""",
+    "fish": """
+# Kinds, names and sequences come from the log.
+complete -c tidewright -n '__fish_seen_subcommand_from {ours}' -a '(tidewright {command} (commandline -cp) 2>/dev/null)'
+""",
+}
+"""What is added to the script of a shell; to be formatted."""
 
 
 def completion(
@@ -27,12 +52,16 @@ def completion(
 
     named = shell or _of_environment()
     app = application()
+    script = app.generate_completion(shell=named) + _OF_THE_LOG.get(named, "").format(
+        command=COMMAND, ours=" ".join(OF_THE_LOG), alternatives="|".join(OF_THE_LOG)
+    )
     if not install:
-        print(app.generate_completion(shell=named))
+        print(script)
         return
     try:
         # zsh looks below ~/.zsh only when its startup file says so; the others find it by themselves.
         path = app.install_completion(shell=named, add_to_startup=named == "zsh")
+        path.write_text(script, encoding="utf-8")
     except OSError as error:
         raise Unavailable(f"the completions of {named} cannot be written: {error}") from error
     print(f"{path}: new shells complete what tidewright takes")

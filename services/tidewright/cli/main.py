@@ -20,7 +20,7 @@ from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
 from tidewright.asking.environment import READ, tell_unread, variable
 from tidewright.asking.errors import BAD_USAGE, FAILED, INTERRUPTED, UNAVAILABLE, CommandError
 from tidewright.asking.tables import plain
-from tidewright.cli import embedded, helppages
+from tidewright.cli import embedded, helppages, suggested
 from tidewright.cli.commands import BY_NAME, COMMANDS, OTHER, RUNNING
 from tidewright.cli.helppages import Pages
 from tidewright.events.version import __version__
@@ -73,6 +73,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     whole = helppages.ALL in given
     try:
+        if given[:1] == [suggested.COMMAND]:
+            return suggested.answer(" ".join(given[1:]))
         result = application(whole=whole)(
             ["--help" if part == helppages.ALL else part for part in given],
             exit_on_error=False,

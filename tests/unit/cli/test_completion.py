@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.unit.console.hostile import SPACE, hostile_log
 from tidewright.cli import main
+from tidewright.cli.suggested import suggestions
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -39,3 +42,73 @@ def test_another_shell_is_refused_with_those_that_there_are(
     monkeypatch.setenv("SHELL", "/bin/tcsh")
     assert main.run(["completion"]) == 2
     assert "'/bin/tcsh'" in capsys.readouterr().err
+
+
+LOG = Path(__file__).parents[2] / "recorded" / "chaos.twlog"
+ASKED = f"--log {LOG}"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (f"get {ASKED} w", {"watermarkpodautoscaler", "workloadspread", "wpa", "ws"}),
+        (f"get {ASKED} wpa/app-0 ", set()),
+        (f"explain -n team-0 {ASKED} wpa/", {"wpa/app-0", "wpa/app-2", "wpa/app-4"}),
+        (f"explain {ASKED} -n team-0 wpa app-", {"app-0", "app-2", "app-4"}),
+        (f"state --log={LOG} --namespace=team-0 WPA/app-2", set()),
+        (f"events {ASKED} --follow -n team-0 --for wpa/app-4", {"wpa/app-4"}),
+        (f"compare wpa -n team-0 {ASKED} a", {"app-0", "app-2", "app-4"}),
+        (f"get {ASKED} -o ", set()),
+        (f"get {ASKED} --", set()),
+        (f"events {ASKED} ", set()),
+        (f"verify {ASKED} ", set()),
+        ("get --log /no/such/file ", set()),
+        ("get", set()),
+        ("", set()),
+    ],
+)
+def test_a_line_is_completed_from_the_log(line: str, words: set[str]) -> None:
+    assert set(suggestions(f"tidewright {line}")) == words
+
+
+def test_moments_and_decisions_are_those_of_the_log() -> None:
+    moments = suggestions(f"tidewright explain wpa/app-0 {ASKED} --at ")
+    assert moments == sorted(moments, key=lambda word: -int(word.removeprefix("seq:")))
+    ids = suggestions(f"tidewright explain {ASKED} --decision ")
+    assert len(ids) == len(moments) > 20
+    assert main.run(["explain", "--decision", ids[0], "--log", str(LOG)]) == 0
+
+
+def test_a_name_that_a_shell_could_obey_is_not_offered(tmp_path: Path) -> None:
+    log = hostile_log(tmp_path)
+    assert suggestions(f"tidewright get --log {log} wpa/") == []
+    assert suggestions(f"tidewright explain --log {log} -n {SPACE} wpa ") == []
+    assert suggestions(f"tidewright get --log {log} wp") == ["wpa"]
+
+
+def test_bash_completes_kinds_names_and_sequences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("no bash on this machine")
+    main.run(["completion", "bash"])
+    script = capsys.readouterr().out
+    program = tmp_path / "tidewright"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tidewright.cli.main "$@"\n')
+    program.chmod(0o755)
+    asks = """
+ask() {
+  COMP_LINE="$1" COMP_POINT=${#1} COMP_WORDS=($1) COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+  _tidewright_of_the_log
+  printf '%s,' "${COMPREPLY[@]}"; echo
+}
+"""
+    lines = [
+        f"tidewright get {ASKED} wp",
+        f"tidewright get -n team-0 {ASKED} wpa/app-4",
+        "tidewright get --watc",
+    ]
+    done = subprocess.run(
+        [bash, "-s"], input=script + asks + "".join(f"ask '{line}'\n" for line in lines),
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["wpa,", "wpa/app-4,", "--watch,"]
