@@ -66,9 +66,10 @@ def quota_amounts(capacity: Mapping[str, int], labels: Mapping[str, str]) -> dic
     amounts["cpu"] = -(-capacity.get("cpu", 0) // 1000)
     amounts[NODES] = 1
     gpu_type = next((labels[key] for key in GPU_LABELS if labels.get(key)), "")
-    gpus = next((capacity[name] for name in GPU_RESOURCES if capacity.get(name)), 0)
-    if gpu_type and gpus:
-        amounts.setdefault(gpu_type, gpus)
+    if gpu_type:
+        gpus = next((capacity[name] for name in GPU_RESOURCES if capacity.get(name)), 0)
+        if gpus:
+            amounts.setdefault(gpu_type, gpus)
     return amounts
 
 
@@ -92,6 +93,8 @@ class Limits:
     def consume(
         self, group: NodeGroupId, labels: Mapping[str, str], capacity: Mapping[str, int], nodes: int
     ) -> None:
+        if not self.quotas:
+            return
         amounts = quota_amounts(capacity, labels)
         for quota, used in zip(self.quotas, self.used, strict=True):
             if _covers(quota, group, labels):

@@ -44,13 +44,13 @@ def report(
     if not settings.write_status or not state.groups:
         return None, None
     document = contents(state, view)
-    statuses = dict(_statuses(document))
     body = blake2b(msgspec.json.encode(document), digest_size=12).hexdigest()
     if body == state.reported.digest:
         return None, None
     due = state.reported.at + EVERY_S
     if state.reported.at and due > now:
         return None, due
+    statuses = dict(_statuses(document))
     since = {key: transition(state.reported.since.get(key), status, now) for key, status in statuses.items()}
     _stamp(document, since, now)
     return (
@@ -162,7 +162,9 @@ def yaml(content: Mapping[str, Any], indent: str = "") -> str:
     """Objects, lists of objects and scalars as YAML. Strings are quoted unless they are plain words."""
     lines: list[str] = []
     for key, value in content.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, str):  # as most are, and the next question is a slow one
+            lines.append(f"{indent}{key}: {_text(value)}\n")
+        elif isinstance(value, Mapping):
             lines.append(f"{indent}{key}:\n{yaml(value, indent + '  ')}")
         elif isinstance(value, list):
             lines.append(f"{indent}{key}:" + ("\n" if value else " []\n"))
@@ -170,8 +172,7 @@ def yaml(content: Mapping[str, Any], indent: str = "") -> str:
                 text = yaml(item, indent + "  ")
                 lines.append(f"{indent}- {text[len(indent) + 2 :]}")
         else:
-            shown = _text(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
-            lines.append(f"{indent}{key}: {shown}\n")
+            lines.append(f"{indent}{key}: {msgspec.json.encode(value).decode()}\n")
     return "".join(lines)
 
 
@@ -183,4 +184,6 @@ def _text(text: str) -> str:
     if text.isascii() and text.isalpha() and text.lower() not in _OTHERWISE:
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
+    if not escaped.isprintable():
+        escaped = "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped)
+    return f'"{escaped}"'
