@@ -35,7 +35,7 @@ async def limits(world: World, *numbers: int | None) -> None:
     await world.patch(f"{world.spreads}/web", {"spec": {"subsets": subsets}})
     await world.until(
         f"{world.spreads}/web",
-        lambda ws: ws["status"]["observedGeneration"] == ws["metadata"]["generation"],
+        lambda ws: ws.get("status", {}).get("observedGeneration") == ws["metadata"]["generation"],
     )
 
 

@@ -361,9 +361,7 @@ class Host(Generic[State]):
 
     def _may_commit_in_s(self) -> float:
         """Wall seconds until the stream is not left to others any more; less where somebody waits for what is pending."""
-        slots = self.owned.values()
-        urgent = any(o.urgent for o in slots) or self.firing.in_s(slots) <= 0.0
-        return self._pace.left(urgent=urgent)
+        return self._pace.left(urgent=any(owned.urgent for owned in self.owned.values()))
 
     def _observe(self, reader: Reader, count: int) -> None:
         metrics = self.health.metrics
