@@ -17,6 +17,8 @@ from tidewright.kube.keys import PodKey
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.index.resolving import shape_of
 from tidewright.provisioning.scaledown.cards import Cards
+from tidewright.provisioning.state import State
+from tidewright.provisioning.tell.what_if_scaledown import preview
 
 NODES = 6
 STEPS = st.lists(st.integers(0, 7), min_size=5, max_size=25)
@@ -105,6 +107,24 @@ def test_what_is_kept_of_nodes_is_what_is_read_anew(seed: int, choices: list[int
         keys: list[PodKey] = [pod.key for pod in kept.pods(state, index, name)]
         assert keys == [pod.key for pod in anew.pods(state, index, name)]
         assert kept.kind(state, index, name, state.now) == anew.kind(state, index, name, state.now)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**32), STEPS)
+def test_what_the_plan_says_of_now_is_what_the_next_pass_does(seed: int, choices: list[int]) -> None:
+    cluster = played(seed, choices, restarts=False, last_s=0)
+    for _ in range(4):
+        due = cluster.state.scan.due
+        if due is None or cluster.state.scan.before is not None:
+            return
+        cluster.advance(max(0.0, due - cluster.now - 0.0005))
+        state = msgspec.json.decode(msgspec.json.encode(cluster.state), type=State)
+        said = [(one.node, one.kind, one.pods) for one in preview(state, due).going]
+        before = len(cluster.of(RemoveNode))
+        cluster.advance(0.001)
+        done = [one for one in cluster.of(RemoveNode)[before:] if one.at == due]
+        assert [(one.node, one.kind, len(one.pods)) for one in done] == said
+        happens(cluster, Random(seed), choices[0], restarts=False)
 
 
 class Growing(Watched):

@@ -283,6 +283,15 @@ def stirred(cluster: Watched, times: int) -> None:
         cluster.advance(400)
 
 
+def test_what_keeps_nodes_is_said_in_words_and_of_a_node_on_its_way_that_it_goes() -> None:
+    cluster = half_full()
+    (gone,) = removed(cluster)
+    answer = preview(copied(cluster), cluster.now)
+    assert answer.staying["CurrentlyBeingDeleted"] == (gone.node,)
+    assert "  - CurrentlyBeingDeleted: g0. It is being deleted, or has not started yet." in as_text(answer)
+    assert "  - NoPlaceToMovePods: g2. Its pods do not all fit on other nodes." in as_text(answer)
+
+
 def test_pods_that_still_have_to_leave_a_node_keep_the_room_that_they_will_take() -> None:
     cluster = half_full()
     stirred(cluster, 3)
@@ -345,6 +354,7 @@ def test_what_would_go_is_said_with_what_it_saves_and_what_keeps_the_rest() -> N
     assert answer.staying == {"NotUnderutilized": ("g2",)}
     assert answer.saves_micro == 500_000
     text = as_text(answer)
+    assert "  - NotUnderutilized: g2" in text
     assert "2. g1 of group g (drain): 1 pod goes to g2 (1), saves 0.25 per hour" in text
     assert preview(copied(cluster), cluster.now).later == dict.fromkeys(("g0", "g1"), "NotUnneededLongEnough")
 

@@ -10,8 +10,16 @@ from tidewright.provisioning.consolidation.trials import Round
 from tidewright.provisioning.evaluate import room_of
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.scaledown import passes
+from tidewright.provisioning.scaledown.candidates.eligible import BEING_DELETED
 from tidewright.provisioning.scaledown.cards import Card
-from tidewright.provisioning.scaledown.scanning import Room, cards_of, cooling, healthy, whole_pass
+from tidewright.provisioning.scaledown.scanning import (
+    EXPECTED,
+    Room,
+    cards_of,
+    cooling,
+    healthy,
+    whole_pass,
+)
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell import staying
 from tidewright.provisioning.tell.in_number import in_number
@@ -152,6 +160,8 @@ def _why(state: State, plan: passes.Plan, card: Card, *, needed: bool) -> str:
     """Why a node stays; `NotReached` of one that the pass did not get to."""
     name = card.node.name
     refusal, paused = plan.refused.get(name), state.paused.get(name)
+    if name in state.removals:
+        return BEING_DELETED
     if card.reason:
         return card.reason
     if needed:
@@ -179,6 +189,17 @@ def _leaving(state: State, plan: passes.Plan, name: str, *, drains: bool) -> Lea
 def _price(state: State, name: str) -> int | None:
     group = state.groups.get(state.nodes[name].group)
     return group.price_micro if group is not None else None
+
+
+def _in_words(reason: str) -> str:
+    """What a reason means, for people; what would let the nodes go, where that is known."""
+    if reason == "Expected":
+        words = staying.refusal_sentence(EXPECTED)
+    elif reason in staying.PODS:
+        words = f"a pod keeps each: {staying.PODS[reason]}."
+    else:
+        words = staying.NODES.get(reason, "")
+    return f". {words[:1].upper()}{words[1:]}" if words else ""
 
 
 def as_text(answer: Answer) -> str:
@@ -211,7 +232,7 @@ def as_text(answer: Answer) -> str:
         lines += ["", "Stay:"]
         for reason, names in answer.staying.items():
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-            lines.append(f"  - {reason}: {', '.join(names[:5])}{more}")
+            lines.append(f"  - {reason}: {', '.join(names[:5])}{more}{_in_words(reason)}")
     if answer.saves_micro is not None:
         lines += ["", f"In all that nobody needs costs {answer.saves_micro / 1e6:.2f} per hour."]
     return "\n".join(lines)
