@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from tidewright.asking.errors import BadInput
+from tidewright.asking.services import SERVICES
 from tidewright.host.fold.explainer import Reference
 from tidewright.kube.times import typed_seconds
 
@@ -45,11 +46,27 @@ SHORT = {
 }
 """Short and plural names, as kubectl takes them."""
 
+KNOWN = frozenset(
+    kind for service in SERVICES for kind in (*service.explains, *service.lists, *service.reads)
+)
+"""Kinds that some service knows of."""
+
 CLUSTER_SCOPED = frozenset({"node", "nodegroup", "cloud", "provisioningclass", "clock", "incumbent"})
 """Kinds without a namespace, as subject tokens."""
 
 _AGO = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)$")
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def kind_of(text: str) -> str:
+    """A kind as it was typed, also short or plural, as logs have it; what is none of ours stays as it is."""
+    kind = text.lower()
+    for word in (kind, kind.removesuffix("s"), kind.removesuffix("es")):
+        if word in SHORT:
+            return SHORT[word]
+        if word in KNOWN:
+            return word
+    return kind
 
 
 def named(text: str, namespace: str) -> Reference:
@@ -58,17 +75,11 @@ def named(text: str, namespace: str) -> Reference:
     Raises:
         BadInput: it is not of that form.
     """
-    kind, slash, name = text.partition("/")
-    kind = kind.lower()
+    typed, slash, name = text.partition("/")
+    kind = kind_of(typed)
     # The name of a metric's query has slashes, and a cloud's id of a group may; those of objects have none.
-    if (
-        not slash
-        or not kind
-        or not name
-        or ("/" in name and SHORT.get(kind, kind) not in ("metric", "timer", "nodegroup"))
-    ):
+    if not slash or not kind or not name or ("/" in name and kind not in ("metric", "timer", "nodegroup")):
         raise BadInput(f"{text!r}: name one object as KIND/NAME, for example wpa/shop or deployment/web")
-    kind = SHORT.get(kind, kind)
     return Reference(kind, "" if kind in CLUSTER_SCOPED else namespace, name)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from tidewright.asking.errors import BadInput
+from tidewright.asking.objects import KNOWN, SHORT
 from tidewright.asking.point_in_time import Moment
 from tidewright.asking.source import Source
 from tidewright.host.fold.explainer import Reference
@@ -30,6 +31,10 @@ async def unknown(source: Source, asked: Reference, moment: Moment) -> BadInput:
     if elsewhere:
         spaces = sorted(namespace or "no namespace" for _, namespace, _ in elsewhere)
         return BadInput(f"{text}; there is one in {', '.join(spaces[:NAMED_AT_MOST])}: pass -n NAMESPACE")
+    if asked.kind not in KNOWN:
+        meant = get_close_matches(asked.kind, sorted({*KNOWN, *SHORT}), 1)
+        perhaps = f" (did you mean {meant[0]}?)" if meant else ""
+        text = f"{text}; {asked.kind!r} is no kind that a service knows{perhaps}"
     kinds = await _known(source, f"{root}.fact.{slot}.*.{space}.*", moment)
     if kinds:
         known = ", ".join(sorted({kind for kind, _, _ in kinds}))

@@ -14,7 +14,7 @@ from tidewright.asking import listing
 from tidewright.asking.answers import KindList, ListedObject, ObjectList, builtins
 from tidewright.asking.errors import BadInput
 from tidewright.asking.namespaces import Namespace, meant
-from tidewright.asking.objects import CLUSTER_SCOPED, SHORT, named, spoken
+from tidewright.asking.objects import CLUSTER_SCOPED, kind_of, named, spoken
 from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.point_in_time import moment_of
 from tidewright.asking.source import FromFile, Source, opened
@@ -83,8 +83,7 @@ def _asked(what: Sequence[str]) -> tuple[str, str]:
     if not what:
         return "", ""
     if len(what) == 1 and "/" not in what[0]:
-        kind = what[0].lower()
-        return listing.listable(SHORT.get(kind, kind)), ""
+        return listing.listable(kind_of(what[0])), ""
     asked = named(spoken(what), "")
     return listing.listable(asked.kind), asked.name
 

@@ -111,10 +111,10 @@ async def _objects(source: Any, current: str, asked: dict[str, Any]) -> list[str
 
 async def _names(source: Any, kind: str, asked: dict[str, Any]) -> list[str]:
     from tidewright.asking.namespaces import meant
-    from tidewright.asking.objects import CLUSTER_SCOPED, SHORT
+    from tidewright.asking.objects import CLUSTER_SCOPED, kind_of
     from tidewright.log.subjects import escape, unescape
 
-    kind = SHORT.get(kind.lower(), kind.lower())
+    kind = kind_of(kind)
     space = "*" if kind in CLUSTER_SCOPED else escape(meant(asked.get("namespace", "")))
     records = await source.last([f"{source.subjects.root}.fact.*.{escape(kind)}.{space}.*"])
     return sorted({unescape(record.subject.rpartition(".")[2]) for record in records})

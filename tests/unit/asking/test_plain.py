@@ -11,7 +11,7 @@ import pytest
 from tidewright.asking import running
 from tidewright.asking.errors import BadInput
 from tidewright.asking.namespaces import meant
-from tidewright.asking.objects import spoken
+from tidewright.asking.objects import kind_of, spoken
 from tidewright.asking.options import AskedLogOptions, LogOptions
 from tidewright.asking.running import Running, announced, located, stacks
 from tidewright.cli import main
@@ -122,3 +122,24 @@ def test_two_words_are_answered_as_one(
         answers.append(capsys.readouterr().out)
     assert answers[0] == answers[1]
     assert json.loads(answers[0])
+
+
+@pytest.mark.parametrize(
+    ("typed", "kind"),
+    [
+        ("WPA", "watermarkpodautoscaler"), ("wpas", "watermarkpodautoscaler"), ("nodegroups", "nodegroup"), ("pods", "pod"),
+        ("capacitybuffers", "capacitybuffer"), ("priorityclasses", "priorityclass"), ("podtemplates", "podtemplate"),
+        ("metrics", "metric"), ("intance", "intance"), ("bus", "bus"),
+    ],
+)  # fmt: skip
+def test_a_kind_may_be_short_or_plural(typed: str, kind: str) -> None:
+    assert kind_of(typed) == kind
+
+
+def test_a_kind_that_there_is_not_is_named_with_the_one_that_may_be_meant(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main.run(["explain", "deploymnt/x", "-n", "team-0", "--log", str(LOG)]) == 2
+    assert "'deploymnt' is no kind that a service knows (did you mean deployment?)" in capsys.readouterr().err
+    assert main.run(["explain", "deployments/x", "-n", "team-0", "--log", str(LOG)]) == 2
+    assert "no kind" not in capsys.readouterr().err
