@@ -43,6 +43,9 @@ CLUSTER = frozenset(("node", "nodegroup", "cloud", "provisioningclass"))
 
 NEAR = 5_000
 """Sequences behind a state that was kept, up to which it takes the place of a snapshot: as far as services take theirs apart."""
+FAR = 25_000
+"""Sequences from which a namespace alone is looked for in files: up to there, a little more than services take snapshots apart,
+it is folded in less time than the look takes, for which all of the code is digested."""
 TOLD_EVERY = 5_000
 """Sequences between two steps of the bar."""
 
@@ -137,7 +140,7 @@ async def restored(source: Source, asked: Asked, up_to: int) -> Fold[Any]:
     kept, filing = await _kept(source, whose, up_to), False
     if kept is None:
         fold = await _begun(source, asked, up_to)
-        if up_to - fold.position > NEAR:
+        if up_to - fold.position > (FAR if asked.read_of else NEAR):
             fold = await _filed(source, asked, whose, up_to, fold)
             filing = (await source.bounds())[0] <= fold.position + 1  # else it lacks what was before
     else:

@@ -43,6 +43,7 @@ def every_state_has_a_file(where: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(kept_folds, "WORTH", 0.0)
     monkeypatch.setattr(kept_folds, "WORTH_A_FILE_S", 0.0)
     monkeypatch.setattr(service_state, "NEAR", 100)
+    monkeypatch.setattr(service_state, "FAR", 100)
 
 
 def state_at(seq: int) -> tuple[bytes, list[int]]:
