@@ -53,6 +53,22 @@ async def test_nobody_says_it_within_a_batch_of_ones_own(bus: Bus, attacker: str
     assert await bus.contents() == before
 
 
+@pytest.mark.parametrize("attacker", ATTACKERS)
+async def test_a_decider_fires_its_own_timers_and_nobody_anothers(bus: Bus, attacker: str) -> None:
+    before = await bus.contents()
+    async with await bus.log(attacker, timeout_s=1.0) as log:
+
+        async def may(service: str) -> bool:
+            try:
+                return await log.may_append(f"{ROOT}.timer.all.{service}.asked")
+            except (LogForbidden, LogUnavailable):
+                return False
+
+        found = await asyncio.gather(*(may(name) for name in EVERY))
+    assert {name for name, allowed in zip(EVERY, found, strict=True) if allowed} == {attacker} & {*DECIDERS}
+    assert await bus.contents() == before
+
+
 STREAM_VERBS = (
     *(f"STREAM.{verb}" for verb in ("CREATE", "UPDATE", "PURGE", "DELETE", "RESTORE", "SNAPSHOT")),
     *(f"STREAM.{verb}" for verb in ("MSG.DELETE", "PEER.REMOVE", "LEADER.STEPDOWN")),
@@ -106,9 +122,9 @@ async def test_nobody_reads_anothers_snapshots_but_who_only_reads(bus: Bus, atta
 
         async def tried(name: str) -> None:
             got = await answer(client, f"$JS.API.STREAM.MSG.GET.OBJ_{STREAM}_snapshots_{name}", {"seq": 1})
-            assert ("error" in got) is (attacker not in (name, "reader")), (name, got)
+            assert ("error" in got) is (attacker not in (name, "reader", "archiver")), (name, got)
 
         await asyncio.gather(*(tried(name) for name in DECIDERS))
         got = await answer(client, f"$JS.API.STREAM.MSG.GET.KV_{members_of(STREAM)}", {"last_by_subj": "x"})
-        if attacker != "reader":  # who is alive, everybody may see
+        if attacker not in ("reader", "archiver"):  # who is alive, the others may see
             assert got["error"]["code"] == 404
