@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from tidewright.events.base import Because, Decision
-from tidewright.events.decisions import CancelTimer, SetTimer
+from tidewright.events.decisions import CancelTimer, RecordObjectEvent, SetTimer
 from tidewright.events.provisioning import (
     AttemptRequest,
     BackOffGroup,
@@ -32,10 +32,11 @@ from tidewright.provisioning.cluster import status_map
 from tidewright.provisioning.cluster.flaws import flaws
 from tidewright.provisioning.cluster.upkeep import idle_decisions, promised, upkeep
 from tidewright.provisioning.cluster.view import View, look
-from tidewright.provisioning.fold.common import CLOUD_UNREADABLE, EVALUATE, EXPECTED_LIMITED
+from tidewright.provisioning.fold.common import CLOUD_UNREADABLE, DID_NOT_COME, EVALUATE, EXPECTED_LIMITED
 from tidewright.provisioning.foresight import room as coming_room
 from tidewright.provisioning.foresight import shares
 from tidewright.provisioning.foresight.room import Covering
+from tidewright.provisioning.foresight.taking_back import TakingBack
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.claims import has_claims
 from tidewright.provisioning.index.index import Index
@@ -66,7 +67,7 @@ from tidewright.provisioning.scaleup.refusals import signature
 from tidewright.provisioning.scaleup.rounds import enact, plan_all
 from tidewright.provisioning.scaleup.sharing import to_minimum
 from tidewright.provisioning.settings import LEAST_COST
-from tidewright.provisioning.state import Load, Pod, State
+from tidewright.provisioning.state import Load, Pod, State, owner_key
 from tidewright.provisioning.tell import clouds, parts
 from tidewright.provisioning.tell.sentences import because, not_triggered_message, triggered_message
 
@@ -117,7 +118,8 @@ class Evaluation:
         pending_pods = pending(self.state, self.index, self.now)
         self.decisions += pending_pods.told
         self.dues += pending_pods.dues + self.expecting.dues
-        self.decisions += coming_room.not_come(self.state, self.index, self.now)
+        missed = coming_room.not_come(self.state, self.index, self.now)
+        self.decisions += missed
         if self.expecting.cut:
             limit = f"pod-injection-limit is {settings.foresight_limit}"
             self._standing(
@@ -168,6 +170,8 @@ class Evaluation:
             self._minimum(world)
         if self.view.healthy:
             self._begin(world)
+        if missed:
+            self._take_back(world.grid)
         idle = idle_decisions(
             self.state, self.index, self.view, now=self.now, grid=world.grid, part=self.part
         )
@@ -516,6 +520,14 @@ class Evaluation:
             ]
             plan = Plan(result=SUCCESSFUL, targets=tuple(targets))
             self.decisions += ordered_plan(self.orders, plan, world, pods=(), why=why)
+    def _take_back(self, grid: Grid) -> None:
+        """Orders for pods that do not come, as far as nobody else has a use for their nodes."""
+        missed = [d for d in self.decisions if isinstance(d, RecordObjectEvent) and d.reason == DID_NOT_COME]
+        keys = [owner_key(d.target.kind, d.target.namespace, d.target.name) for d in missed]
+        foreseen = [self.state.foreseen[key] for key in keys if key in self.state.foreseen]
+        plans = {plan for one in foreseen for plan in (one.plan, *one.earlier)}
+        ordering = {i.group for d in self.decisions if isinstance(d, PlanScaleUp) for i in d.increases}
+        self.decisions += TakingBack(self.state, self.index, self.view, grid).of(plans, ordering)
 
     # --- When to look again ---
 

@@ -326,3 +326,100 @@ def test_how_many_pods_a_workload_lacks(
     kind: str, fields: dict[str, Any], standing: Standing, many: int
 ) -> None:
     assert lacking(kind, Workload(uid="u", api_version="v", **fields), standing) == many
+
+
+def taken_back(cluster: Workloads) -> list[tuple[str, int, int]]:
+    return [(d.target.name, d.from_size, d.size) for d in cluster.of(p.DecreaseNodeGroup)]
+
+
+def deleted(cluster: Workloads) -> int:
+    """Machines that never were nodes."""
+    return sum(len(d.instances) for d in cluster.of(p.DeleteInstances) if not any(d.nodes))
+
+
+def without_machines(cluster: Workloads, left: int = 0) -> None:
+    """The cloud has made so many of what was ordered, and no more."""
+    del cluster.groups["g"].instances[left:]
+    cluster.observe_group("g")
+
+
+def test_orders_for_pods_that_do_not_come_are_taken_back_where_there_are_no_machines() -> None:
+    cluster = grown(boots=False)
+    cluster.settle()
+    without_machines(cluster)
+    cluster.advance(50)
+    assert taken_back(cluster) == []
+    cluster.advance(10)
+    assert taken_back(cluster) == [("g", 8, 0)]
+    assert cluster.state.open == {}
+    cluster.deployment("web", 9, generation=2)  # somebody has changed it: they are waited for once more
+    cluster.settle()
+    assert orders(cluster) == [("g", 8), ("g", 9)]
+
+
+def test_orders_for_pods_that_their_controller_cannot_make_are_taken_back_at_once() -> None:
+    cluster = grown(boots=False)
+    cluster.settle()
+    without_machines(cluster)
+    cluster.deployment("web", 8, refused='pods "web-1-" is forbidden: exceeded quota: q')
+    cluster.settle()
+    assert taken_back(cluster) == [("g", 8, 0)]
+
+
+def test_machines_that_are_no_nodes_yet_are_deleted_and_nodes_go_by_scale_down() -> None:
+    cluster = grown(boots=False)
+    cluster.settle()
+    cluster.boot("g", 3)
+    cluster.advance(61)
+    assert taken_back(cluster) == []
+    assert deleted(cluster) == 5
+    assert cluster.groups["g"].target == 3
+
+
+def test_of_some_machines_and_some_orders_the_orders_are_taken_back() -> None:
+    cluster = grown(boots=False)
+    cluster.settle()
+    without_machines(cluster, left=3)
+    cluster.advance(61)
+    assert taken_back(cluster) == [("g", 8, 3)]
+    assert deleted(cluster) == 0
+
+
+def test_nodes_on_their_way_that_others_need_are_not_taken_back() -> None:
+    cluster = grown(boots=False)
+    cluster.settle()
+    shape = cluster.shape({"cpu": 3000})
+    for number in range(2):
+        cluster.pod(f"alone-{number}", shape)
+    cluster.settle()
+    assert orders(cluster) == [("g", 8), ("g", 10)]  # those that wait have come first
+    without_machines(cluster)
+    cluster.advance(61)
+    assert taken_back(cluster) == [("g", 10, 2)]
+
+
+def test_the_minimum_of_a_group_is_not_taken_back() -> None:
+    cluster = Workloads(boots=False)
+    cluster.add_group("g", minimum=2, target=2, maximum=20)
+    for number in range(2):
+        cluster.add_node(f"n{number}", "g")
+    cluster.deployment("web", 0, template=cluster.form())
+    cluster.deployment("web", 6)
+    cluster.settle()
+    assert orders(cluster) == [("g", 6)]
+    without_machines(cluster, left=2)
+    cluster.advance(61)
+    assert taken_back(cluster) == [("g", 6, 2)]
+
+
+def test_orders_of_a_group_that_comes_whole_or_not_at_all_stay() -> None:
+    cluster = Workloads(boots=False)
+    cluster.add_group("g", maximum=8, zero_or_max=True)
+    cluster.deployment("web", 0, template=cluster.form())
+    cluster.deployment("web", 5)
+    cluster.settle()
+    assert orders(cluster) == [("g", 8)]
+    without_machines(cluster)
+    cluster.advance(61)
+    assert len(cluster.object_events("ExpectedPodsDidNotCome")) == 1
+    assert taken_back(cluster) == []

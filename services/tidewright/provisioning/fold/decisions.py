@@ -29,7 +29,7 @@ from tidewright.provisioning.fold.common import (
 )
 from tidewright.provisioning.fold.forgetting import set_sets
 from tidewright.provisioning.fold.touched import Touched
-from tidewright.provisioning.foresight.kept import Foreseen
+from tidewright.provisioning.foresight.kept import MOST_PLANS, Foreseen
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import doom, index_of
 from tidewright.provisioning.requests import conditions as cond
@@ -201,8 +201,14 @@ def _plan(state: State, event: p.PlanScaleUp, _touched: Touched) -> None:
         workload = state.workloads.get(share.workload)
         if workload is None or (workload.complete and not share.decision):
             continue  # all of them are there by now
+        before = state.foreseen.get(share.workload)
         state.foreseen[share.workload] = Foreseen(
-            uid=share.uid, plan=event.plan, pods=share.pods, at=event.at, decision=share.decision
+            uid=share.uid,
+            plan=event.plan,
+            pods=share.pods,
+            at=event.at,
+            decision=share.decision,
+            earlier=() if before is None else (*before.earlier, before.plan)[-MOST_PLANS:],
         )
     asked_for = not event.buffers and not event.replaces  # what nobody waits for keeps nobody else's nodes
     if asked_for:

@@ -12,6 +12,8 @@ from tidewright.kube.podtemplates import essentials
 
 MOST_FORMS = 10_000
 """So many templates are remembered; beyond that those go that no workload has."""
+MOST_PLANS = 20
+"""So many plans for pods of a workload are remembered until those have come."""
 FORGETS = 0.9
 """How fast the time fades that pods of a kind have taken to come, with each time that they come sooner."""
 
@@ -162,6 +164,7 @@ class Foreseen(msgspec.Struct, frozen=True):
         at: when.
         decision: the decision to scale that said so; empty when the workload itself did.
         undone: what came of that decision instead.
+        earlier: plans of before it for pods of the workload that had not all come then, the last ones.
     """
 
     uid: str
@@ -170,3 +173,4 @@ class Foreseen(msgspec.Struct, frozen=True):
     at: float
     decision: str = ""
     undone: str = ""
+    earlier: tuple[str, ...] = ()

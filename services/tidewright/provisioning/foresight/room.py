@@ -108,6 +108,9 @@ def not_come(state: State, index: Index, now: float) -> list[Decision]:
         reason = foreseen.undone or workload.refused
         if not reason and (key not in lacks or until(state, index, key) > now):
             continue
+        execution = state.executions.get(foreseen.plan)
+        if execution is not None and not execution.over:
+            continue  # what the cloud says about its orders comes first: they may be taken back
         reason = reason or f"{lacks[key]} are still missing after {limit_s(state, key):.0f} s"
         decisions.append(
             RecordObjectEvent(
