@@ -196,6 +196,7 @@ class WorkloadObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.workload
         completions, succeeded: of a Job, pods that are to succeed (None: any one of them ends it), and that have.
         ended: a Job is complete, or has failed.
         refused: why its controller cannot make its pods (condition `ReplicaFailure`).
+        after_end: a Job makes another pod in place of one that is being deleted only once that has ended.
     """
 
     api_version: str
@@ -223,6 +224,7 @@ class WorkloadObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.workload
     succeeded: int = 0
     ended: bool = False
     refused: str = ""
+    after_end: bool = False
 
 
 class WorkloadGone(ObjectFact, frozen=True, kw_only=True, tag="fact.workload-gone.v1"):

@@ -32,7 +32,7 @@ from tidewright.provisioning.cluster import status_map
 from tidewright.provisioning.cluster.flaws import flaws
 from tidewright.provisioning.cluster.upkeep import idle_decisions, promised, upkeep
 from tidewright.provisioning.cluster.view import View, look
-from tidewright.provisioning.fold.common import CLOUD_UNREADABLE, DID_NOT_COME, EVALUATE, EXPECTED_LIMITED
+from tidewright.provisioning.fold.common import CLOUD_UNREADABLE, DID_NOT_COME, EVALUATE
 from tidewright.provisioning.foresight import room as coming_room
 from tidewright.provisioning.foresight import shares
 from tidewright.provisioning.foresight.room import Covering
@@ -120,11 +120,7 @@ class Evaluation:
         self.dues += pending_pods.dues + self.expecting.dues
         missed = coming_room.not_come(self.state, self.index, self.now)
         self.decisions += missed
-        if self.expecting.cut:
-            limit = f"pod-injection-limit is {settings.foresight_limit}"
-            self._standing(
-                EXPECTED_LIMITED, f"{self.expecting.cut} pods that are about to come are left out: {limit}"
-            )
+        self.decisions += coming_room.troubles(self.state, self.expecting, self.now)
         waiting = pending_pods.pods
         work = RequestWork(self.state, self.index, self.now, settings, binding=self.binding)
         self.decisions += promises.nodes_settled(work, closings)

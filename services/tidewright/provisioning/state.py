@@ -445,7 +445,8 @@ class State(msgspec.Struct, dict=True):
         buffers_looked_at: log time of the last evaluation while there were buffers.
         marks: node to the annotation that was ordered for it, until the node is seen again.
         orders: decision that waits for its outcome to what it was about.
-        said: pod to the reason of the last event about it; reason of a standing event to its message.
+        said: pod to the reason of the last event about it; workload (`owner_key`) to what was last told of its pods that
+            are to come; reason of a standing event to its message.
         said_at: reason of a standing event to the log time of its last telling.
         counts, histograms: see `counts`.
         consolidating: what consolidation remembers, while some group has it.

@@ -320,6 +320,8 @@ def test_a_job_says_how_far_it_has_come_and_whether_it_goes_on() -> None:
     job = project("job", {"parallelism": 4, "completions": 9, "suspend": True}, {"succeeded": 3})
     assert (job.replicas, job.completions, job.succeeded, job.suspended, job.ended) == (4, 9, 3, True, False)
     assert project("job", {"managedBy": "kueue.x-k8s.io/multikueue"}).suspended
+    assert project("job", {"podReplacementPolicy": "Failed"}).after_end
+    assert not project("job", {"podReplacementPolicy": "TerminatingOrFailed"}).after_end
     assert not project("job", {"managedBy": "kubernetes.io/job-controller"}).suspended
     assert project("job", {}, {"conditions": [{"type": "Complete", "status": "True"}]}).ended
     assert not project("job", {}, {"conditions": [{"type": "Suspended", "status": "True"}]}).ended

@@ -252,7 +252,59 @@ def test_no_more_than_the_limit_are_expected_and_that_is_said() -> None:
     cluster.settle()
     assert orders(cluster) == [("g", 5)]
     (said,) = cluster.object_events("ExpectedPodsLimited")
-    assert "999995" in said.message
+    assert (said.target.kind, said.target.name) == ("Deployment", "web")
+    for there in range(1, 4):  # its numbers change all the time
+        cluster.deployment("web", 1_000_000, status_replicas=there)
+        cluster.settle()
+    assert len(cluster.object_events("ExpectedPodsLimited")) == 1
+    cluster.deployment("web", 2_000_000)
+    cluster.settle()
+    assert len(cluster.object_events("ExpectedPodsLimited")) == 2
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"containers": "none"},
+        {"containers": [{"resources": {"requests": {"cpu": "much"}}}]},
+        {"containers": [], "affinity": 7},
+        {"containers": [], "tolerations": [None]},
+    ],
+)
+def test_a_template_that_cannot_be_read_is_told_of_once_and_nobody_else_waits_for_it(spec: Any) -> None:
+    cluster = Workloads(boots=False)
+    cluster.add_group("g", maximum=20)
+    cluster.tell(f.TemplateObserved(at=cluster.now, digest="bad", namespace="ns", spec=spec))
+    cluster.deployment("odd", 3, template="bad")
+    cluster.deployment("web", 2, template=cluster.form())
+    cluster.settle()
+    cluster.pod("alone", cluster.shape({"cpu": 3000}))
+    cluster.settle()
+    (told,) = cluster.object_events("PodTemplateUnreadable")
+    assert (told.target.kind, told.target.name) == ("Deployment", "odd")
+    assert orders(cluster) == [("g", 2), ("g", 3)]
+
+
+@pytest.mark.parametrize(
+    ("lie", "ordered"),
+    [
+        ({"status_replicas": 1_000_000}, []),  # nodes are ordered for its pods when the scheduler fails them
+        ({"status_replicas": -5}, [("g", 3)]),
+        ({"replicas": -7}, []),
+        ({"replicas": 10**30}, [("g", 20)]),
+        ({"succeeded": -9, "completions": -1}, [("g", 3)]),
+        ({"max_surge": "a lot"}, [("g", 3)]),
+    ],
+)
+def test_a_controller_that_lies_about_its_counts_stops_nobody(lie: Any, ordered: Any) -> None:
+    cluster = Workloads(boots=False)
+    cluster.add_group("g", maximum=20)
+    cluster.deployment("web", **{"replicas": 3, "template": cluster.form(), **lie})
+    cluster.settle()
+    assert orders(cluster) == ordered
+    cluster.pod("alone", cluster.shape({"cpu": 3000}))
+    cluster.settle()
+    assert orders(cluster)[-1:] == [("g", min(20, (ordered[-1][1] if ordered else 0) + 1))]
 
 
 @pytest.mark.parametrize(
@@ -308,6 +360,8 @@ SURGE: dict[str, Any] = {"max_surge": "25%"}
         ("Job", {"replicas": 4, "completions": 10, "succeeded": 8}, Standing(active=1), 1),
         ("Job", {"replicas": 4, "completions": 10, "succeeded": 9, "observed": 1}, Standing(active=0), 0),
         ("Job", {"replicas": 4}, Standing(active=1), 3),
+        ("Job", {"replicas": 4, "completions": 10}, Standing(active=1, leaving=3), 3),
+        ("Job", {"replicas": 4, "completions": 10, "after_end": True}, Standing(active=1, leaving=2), 1),
         ("Job", {"replicas": 4, "succeeded": 1}, Standing(active=1), 0),
         ("Job", {"replicas": 4, "suspended": True}, Standing(), 0),
         ("Job", {"replicas": 4, "ended": True}, Standing(), 0),

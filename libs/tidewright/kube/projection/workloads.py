@@ -63,6 +63,7 @@ class _WorkloadSpec(msgspec.Struct):
     suspend: bool | None = None
     managedBy: str | None = None  # noqa: N815
     completions: int | None = None
+    podReplacementPolicy: str | None = None  # noqa: N815
 
 
 class _WorkloadStatus(msgspec.Struct):
@@ -180,6 +181,7 @@ def workload(api_version: str, kind: str) -> Project:
                     (c.message or c.reason for c in status.conditions or () if _holds(c, "ReplicaFailure")),
                     "",
                 ),
+                after_end=spec.podReplacementPolicy == "Failed",
             )
             return Projection(fact, meta.resourceVersion, template)
         except UNREADABLE as error:

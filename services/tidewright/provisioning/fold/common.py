@@ -14,7 +14,9 @@ SCAN = "scan"
 REQUEST_KIND = "ProvisioningRequest"
 BUFFER_KIND = "CapacityBuffer"
 DID_NOT_COME = "ExpectedPodsDidNotCome"
-EXPECTED_LIMITED = "ExpectedPodsLimited"
+EXPECTED_LIMITED, UNREADABLE = "ExpectedPodsLimited", "PodTemplateUnreadable"
+OF_WORKLOADS = frozenset({EXPECTED_LIMITED, UNREADABLE})
+"""Reasons of object events on workloads that are told once, until somebody changes the workload."""
 BELOW_MINIMUM, BUDGET_SELECTS, NO_PROVIDER_ID = (
     "NodeGroupBelowMinimum",
     "DisruptionBudgetSelector",
@@ -28,7 +30,6 @@ STANDING = frozenset(
         NO_PROVIDER_ID,
         CLOUD_UNREADABLE,
         "GroupSettingIgnored",
-        EXPECTED_LIMITED,
         CONFIGURATION_IGNORED,
         "ClusterUnhealthy",
         "MaxNodesTotalReached",

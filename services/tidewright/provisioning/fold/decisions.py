@@ -22,6 +22,7 @@ from tidewright.provisioning.cluster.limits import Learnt
 from tidewright.provisioning.fold import buffers, consolidating, removals
 from tidewright.provisioning.fold.common import (
     DID_NOT_COME,
+    OF_WORKLOADS,
     REQUEST_KIND,
     STANDING,
     not_ordered,
@@ -396,6 +397,9 @@ def _said(state: State, event: RecordObjectEvent, _touched: Touched) -> None:
         request = state.requests.get(request_key(event.target.namespace, event.target.name))
         if request is not None:
             request.told = event.message
+    if event.reason in OF_WORKLOADS:
+        key = owner_key(event.target.kind, event.target.namespace, event.target.name)
+        state.said[key] = event.message
     if event.reason == DID_NOT_COME:
         state.foreseen.pop(owner_key(event.target.kind, event.target.namespace, event.target.name), None)
     if event.target.kind == "Pod":

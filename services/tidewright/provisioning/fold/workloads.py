@@ -56,6 +56,8 @@ def seen(state: State, event: f.WorkloadObserved, touched: Touched) -> None:
         del state.scalings[key]
     if workload.complete and key not in state.scalings:
         state.foreseen.pop(key, None)
+    if before is None or _wants_another(before, workload):
+        state.said.pop(key, None)  # whatever was wrong with it is told anew
     touched.workloads = touched.workloads or before is None or _wants_more(before, workload)
     touched.wishes = touched.wishes or before is None or _wants_another(before, workload)
 
@@ -92,6 +94,7 @@ def gone(state: State, event: f.WorkloadGone) -> None:
         del state.workloads[key]
     state.scalings.pop(key, None)
     state.foreseen.pop(key, None)
+    state.said.pop(key, None)
 
 
 def scaled(state: State, event: ScaleWorkload, touched: Touched) -> None:

@@ -65,6 +65,7 @@ class Workload(msgspec.Struct, frozen=True, omit_defaults=True):
     succeeded: int = 0
     ended: bool = False
     refused: str = ""
+    after_end: bool = False
     deleting: bool = False
     since: float = 0.0
 
@@ -95,6 +96,7 @@ def workload_of(event: WorkloadObserved, before: Workload | None) -> Workload:
         succeeded=event.succeeded,
         ended=event.ended,
         refused=event.refused,
+        after_end=event.after_end,
         deleting=event.deleting_at is not None,
         since=event.at,
     )

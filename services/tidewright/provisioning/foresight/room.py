@@ -9,8 +9,16 @@ import msgspec
 from tidewright.events.base import Because, Decision
 from tidewright.events.decisions import RecordObjectEvent
 from tidewright.events.provisioning import ExpectedPods, PlanScaleUp
-from tidewright.provisioning.fold.common import DID_NOT_COME
-from tidewright.provisioning.foresight.shares import Share, kind_of, limit_s, renewed, target_of, until
+from tidewright.provisioning.fold.common import DID_NOT_COME, EXPECTED_LIMITED, UNREADABLE
+from tidewright.provisioning.foresight.shares import (
+    Expecting,
+    Share,
+    kind_of,
+    limit_s,
+    renewed,
+    target_of,
+    until,
+)
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.classes import items as merged
@@ -95,6 +103,34 @@ def named(workload: str) -> str:
     """A workload in words, of its `owner_key`."""
     kind, _, name = workload.partition("/")
     return f"{kind} {name}"
+
+
+def troubles(state: State, expecting: Expecting, now: float) -> list[Decision]:
+    """What is told, once, of workloads whose pods are not all expected: too many, or of a template that cannot be read."""
+    limit = "not all of the pods that it is about to make are expected: pod-injection-limit allows no more at a time"
+    told = [(key, EXPECTED_LIMITED, limit) for key in expecting.cut]
+    told += [
+        (
+            key,
+            UNREADABLE,
+            f"no nodes are ordered for its pods before they are there: its template cannot be read: {why}"[
+                :1024
+            ],
+        )
+        for key, why in expecting.unreadable.items()
+    ]
+    return [
+        RecordObjectEvent(
+            at=now,
+            target=target_of(key, workload.api_version, workload.uid),
+            event_type="Warning",
+            reason=reason,
+            message=message,
+            component=COMPONENT,
+        )
+        for key, reason, message in sorted(told)
+        if state.said.get(key) != message and (workload := state.workloads.get(key)) is not None
+    ]
 
 
 def not_come(state: State, index: Index, now: float) -> list[Decision]:

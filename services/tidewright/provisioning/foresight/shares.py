@@ -60,12 +60,14 @@ class Expecting(msgspec.Struct):
     Attributes:
         shares: by priority of their pods, then by workload.
         dues: when some of it is not waited for any longer.
-        cut: pods that are left out, since there would be more than the limit.
+        cut: workloads of which pods are left out, since there would be more than the limit.
+        unreadable: workloads to why their templates cannot be read.
     """
 
     shares: list[Share] = []
     dues: list[float] = []
-    cut: int = 0
+    cut: dict[str, None] = {}
+    unreadable: dict[str, str] = {}
 
 
 def foresees(index: Index) -> bool:
@@ -158,10 +160,15 @@ def expected(state: State, index: Index, now: float) -> Expecting:
         if late <= now:
             continue
         most = min(many, max(0, index.settings.foresight_limit))
-        shapes = _shapes(state, index, key, most)
+        try:
+            shapes = _shapes(state, index, key, most)
+        except Unreadable as error:
+            found.unreadable[key] = str(error)
+            continue
         if shapes:
-            found.cut += many - most
             found.dues.append(late)
+            if many > most:
+                found.cut[key] = None
         uid, scaling = state.workloads[key].uid, scaling_of(state, index, key)
         decision = scaling.decision if scaling is not None else ""
         for shape, pods in shapes:
@@ -183,7 +190,8 @@ def expected(state: State, index: Index, now: float) -> Expecting:
     room = index.settings.foresight_limit
     for share in found.shares:
         kept = min(share.count, max(0, room))
-        found.cut += share.count - kept
+        if share.count > kept:
+            found.cut[share.workload] = None
         room -= kept
         share.count = share.missing = kept
     return found
@@ -200,7 +208,11 @@ def _of_untried(state: State, index: Index, key: PodKey, now: float) -> str:
 
 
 def _shapes(state: State, index: Index, key: str, many: int) -> list[tuple[PodShape, int]]:
-    """The shapes of the pods that a workload is about to get, and how many have each; without those of which none is known."""
+    """The shapes of the pods that a workload is about to get, and how many have each; without those of which none is known.
+
+    Raises:
+        Unreadable: its template is, or what a spread makes of it.
+    """
     found = []
     for part in _parts(state, index, key, many):
         shape = _shape(state, index, key, part)
@@ -236,10 +248,7 @@ def _shape(state: State, index: Index, key: str, part: Part) -> PodShape | None:
     if form is None:
         return None
     namespace = target_of(key, "").namespace
-    try:
-        digest, fields = shape_of_template(form, namespace, workload.labels, state.objects, part.subset)
-    except Unreadable:
-        return None
+    digest, fields = shape_of_template(form, namespace, workload.labels, state.objects, part.subset)
     if has_claims(fields.scheduling, fields.requests):
         return None  # where it may go is known once its claims are there
     shape = shape_of(state, index, digest) if digest in state.shapes else told(index, fields, digest)

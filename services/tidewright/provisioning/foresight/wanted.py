@@ -35,7 +35,7 @@ def lacking(kind: str, workload: Workload, standing: Standing) -> int:
     active = max(standing.active, workload.observed)
     match kind:
         case "Job":
-            return max(0, _of_job(workload) - active)
+            return max(0, _of_job(workload) - active - (standing.leaving if workload.after_end else 0))
         case "StatefulSet":
             missing = max(0, workload.replicas - active - standing.leaving)
             return min(missing, 1) if workload.ordered else missing
