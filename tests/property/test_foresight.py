@@ -13,23 +13,31 @@ from tidewright.events import provisioning as p
 from tidewright.events import registry
 from tidewright.events.config import ConfigSet
 from tidewright.events.facts import PodGone
+from tidewright.events.outcomes import Rejected
 from tidewright.host.fold.order import Fold
 from tidewright.log.subjects import ALL
 from tidewright.provisioning.decide import DECIDER
 from tidewright.provisioning.fold.common import forget_index
-from tidewright.provisioning.foresight.shares import MOST_S, expected
+from tidewright.provisioning.foresight.shares import FIRST_S, MOST_S, expected
 from tidewright.provisioning.index.indexing import index_of
-from tidewright.provisioning.settings import OFF, WORKLOADS
+from tidewright.provisioning.settings import DECISIONS, OFF, WORKLOADS
 
 NODE = 4000
 QUIET: dict[str, Any] = {"scale-down-enabled": False}
+GOING: dict[str, Any] = {
+    "scale-down-unneeded-time": "1s",
+    "scale-down-delay-after-add": "1s",
+    "scale-down-utilization-threshold": 0.0,
+}
+"""Nodes without pods go, and no others."""
 
 
 class Played(Workloads):
     """With controllers that make pods, some at a time, and a scheduler that binds those that fit."""
 
-    def __init__(self, foresight: str, cpu: int) -> None:
-        super().__init__({**QUIET, "foresight": foresight})
+    def __init__(self, foresight: str, cpu: int, config: dict[str, Any] = QUIET) -> None:
+        super().__init__({**config, "foresight": foresight})
+        self.decided: list[str] = []
         self.add_group("g", cpu=NODE, maximum=100)
         self.cpu = cpu
         self.template_digest = self.form(f"{cpu}m")
@@ -86,9 +94,26 @@ class Played(Workloads):
             self.schedule()
             self.advance(3)
 
+    def left_alone(self) -> None:
+        """Long enough for whatever is not needed to go."""
+        for _ in range(20):
+            self.stir()
+            self.advance(5)
+
+    def stir(self) -> None:
+        """Something that has nodes looked at, and changes nothing else."""
+        self.observe_group("g")
+
+    def used(self) -> set[str]:
+        return {node for pods in self.pods.values() for node in pods.values()}
+
     def play(self, steps: list[tuple[str, str, int]]) -> None:
         for what, name, many in steps:
             match what:
+                case "decide" if name in self.wants:
+                    self.decided.append(self.scaled(name, many))
+                case "refuse" if self.decided:
+                    self.tell(Rejected(at=self.now, decision=self.decided.pop(), reason="Conflict"))
                 case "scale":
                     self.scale(name, many)
                 case "control":
@@ -102,6 +127,8 @@ class Played(Workloads):
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("scale"), st.sampled_from(("a", "b")), st.integers(0, 12)),
+        st.tuples(st.just("decide"), st.sampled_from(("a", "b")), st.integers(0, 12)),
+        st.tuples(st.just("refuse"), st.just(""), st.just(0)),
         st.tuples(st.just("control"), st.just(""), st.integers(1, 6)),
         st.tuples(st.just("schedule"), st.just(""), st.just(0)),
         st.tuples(st.just("wait"), st.just(""), st.integers(0, 40)),
@@ -133,7 +160,7 @@ def test_every_pod_gets_its_place_on_no_more_nodes_than_without(
 @settings(max_examples=40, deadline=None)
 @given(steps=STEPS, cpu=st.sampled_from((1000, 3000)))
 def test_what_is_expected_never_outlives_its_reason(steps: list[tuple[str, str, int]], cpu: int) -> None:
-    cluster = Played(WORKLOADS, cpu)
+    cluster = Played(DECISIONS, cpu)
     cluster.play(steps)
     cluster.advance(2 * MOST_S)
     assert expected(cluster.state, index_of(cluster.state), cluster.now).shares == []
@@ -145,7 +172,7 @@ def test_what_is_expected_never_outlives_its_reason(steps: list[tuple[str, str, 
 def test_an_index_that_is_built_anew_expects_the_same_and_a_replay_decides_the_same(
     steps: list[tuple[str, str, int]], cpu: int
 ) -> None:
-    cluster = Played(WORKLOADS, cpu)
+    cluster = Played(DECISIONS, cpu)
     for step in steps:
         cluster.play([step])
         state = cluster.state
@@ -160,13 +187,49 @@ def test_an_index_that_is_built_anew_expects_the_same_and_a_replay_decides_the_s
     assert again.state == cluster.state
 
 
+@settings(max_examples=25, deadline=None)
+@given(steps=STEPS, cpu=st.sampled_from((1000, 3000)))
+def test_once_the_load_stands_still_every_pod_is_placed_and_no_node_is_left_without_one(
+    steps: list[tuple[str, str, int]], cpu: int
+) -> None:
+    cluster = Played(DECISIONS, cpu, GOING)
+    cluster.play(steps)
+    cluster.stand_still()
+    cluster.left_alone()
+    assert all(node for pods in cluster.pods.values() for node in pods.values())
+    assert set(cluster.state.nodes) == cluster.used()
+    assert cluster.groups["g"].target == len(cluster.used())
+
+
+@settings(max_examples=25, deadline=None)
+@given(wanted=st.integers(1, 12), boots=st.booleans(), decided=st.booleans())
+def test_nodes_for_pods_that_never_come_are_gone_after_a_while(
+    wanted: int, boots: bool, decided: bool
+) -> None:
+    cluster = Played(DECISIONS, 3000, GOING)
+    cluster.boots = boots
+    cluster.scale("a", 0 if decided else wanted)
+    if decided:
+        cluster.scaled("a", wanted)
+    cluster.advance(1)
+    assert cluster.groups["g"].target == wanted
+    cluster.advance(FIRST_S)
+    cluster.left_alone()
+    assert cluster.groups["g"].target == 0
+    assert cluster.state.open == {}
+
+
 @settings(max_examples=20, deadline=None)
 @given(steps=STEPS)
-def test_turned_off_mid_way_none_is_left(steps: list[tuple[str, str, int]]) -> None:
-    cluster = Played(WORKLOADS, 3000)
+def test_turned_off_mid_way_none_is_left_and_nodes_for_them_go(steps: list[tuple[str, str, int]]) -> None:
+    cluster = Played(DECISIONS, 3000, GOING)
     cluster.play(steps)
-    cluster.tell(ConfigSet(at=cluster.now, name="provisioning", data={**QUIET, "foresight": OFF}))
+    cluster.tell(ConfigSet(at=cluster.now, name="provisioning", data={**GOING, "foresight": OFF}))
     ordered = len(cluster.of(p.PlanScaleUp))
+    cluster.schedule()
     cluster.advance(10)
     assert cluster.state.foreseen == {}
     assert all(not plan.expected for plan in cluster.of(p.PlanScaleUp)[ordered:])
+    cluster.schedule()  # what waits has its node by now
+    cluster.left_alone()
+    assert set(cluster.state.nodes) == cluster.used() - {""}
