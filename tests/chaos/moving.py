@@ -27,6 +27,7 @@ KEPT = APPS * REPLICAS
 MOST_FILLERS = 4
 LAST_NODES = 1
 SETTINGS = {
+    "foresight": "decisions",
     "scale-down-unneeded-time": "60s",
     "scale-down-delay-after-add": "30s",
     "scale-down-delay-after-failure": "30s",
