@@ -18,6 +18,7 @@ starting_states  the states that a part of a log starts from
 replaying        a log decided once more
 service_state    a service's state as of a moment
 lookups          what belongs to an object or a decision: decisions, causes, outcomes
+aftermath        what a decision to scale led to, down to the pods
 suggestions      an object that nobody knows: what may have been meant
 progress         a bar for what takes longer
 lines            one readable line per event

@@ -191,6 +191,16 @@ class OtherHands(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     decided_by: str
 
 
+class TakenStep(Told, frozen=True, kw_only=True):
+    """One step of what a decision to scale led to.
+
+    Attributes:
+        what: what it is, in words.
+    """
+
+    what: str
+
+
 class ObjectExplanation(Answer, frozen=True, kw_only=True):
     """Answer to `explain`.
 
@@ -201,6 +211,7 @@ class ObjectExplanation(Answer, frozen=True, kw_only=True):
         absent: why services that look after such objects have nothing to say.
         earlier: what was decided before, the last one first.
         hands: service to who folded and who decided, where these are two.
+        led_to: of the last decision to scale, or plan for pods of a workload that were about to come, what came of it.
     """
 
     kind: str
@@ -212,6 +223,7 @@ class ObjectExplanation(Answer, frozen=True, kw_only=True):
     absent: tuple[str, ...]
     earlier: tuple[Told, ...]
     hands: dict[str, OtherHands] = {}
+    led_to: tuple[TakenStep, ...] = ()
 
 
 class LastFact(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from tidewright.asking import lookups
+from tidewright.asking import aftermath, lookups
+from tidewright.asking.aftermath import Step
 from tidewright.asking.errors import BadInput
 from tidewright.asking.lines import subject_object
 from tidewright.asking.lookups import Found, reference_of
@@ -60,6 +61,7 @@ class Explanation(msgspec.Struct):
         last_word: the last fact about the object itself.
         why: its latest decision of each service that has one.
         earlier: what was decided before, the last one first.
+        led_to: of the last decision to scale, or plan for pods of a workload, what came of it step by step.
         standing: service to sentences about the present, and why nothing happens.
         absent: why services that look after such objects have nothing to say.
         hands: service to who folded and who decided, where these are two.
@@ -71,6 +73,7 @@ class Explanation(msgspec.Struct):
     last_word: Found | None = None
     why: list[Why] = []
     earlier: list[Found] = []
+    led_to: list[Step] = []
     standing: dict[str, tuple[str, ...]] = {}
     absent: tuple[str, ...] = ()
     hands: dict[str, Hands] = {}
@@ -81,13 +84,15 @@ class Explanation(msgspec.Struct):
         for why in self.why:
             entries += [why.decided, *why.causes, *why.rests_on, *why.beside]
             entries += [why.outcome] if why.outcome is not None else []
+        entries += [step.found for step in self.led_to]
         return told_times((entry.seq, entry.event) for entry in entries)
 
     @property
     def at(self) -> float:
         """The log time that it is as of, seconds: not before what was decided by then."""
-        times, outcomes = self.times(), {why.outcome.seq for why in self.why if why.outcome is not None}
-        return max([self.moment.at, *(at for seq, at in times.items() if seq not in outcomes)])
+        times, later = self.times(), {why.outcome.seq for why in self.why if why.outcome is not None}
+        later |= {step.found.seq for step in self.led_to}
+        return max([self.moment.at, *(at for seq, at in times.items() if seq not in later)])
 
 
 def explainer_of(service: Service) -> Explainer[Any] | None:
@@ -146,6 +151,8 @@ async def explained(source: Source, asked: Reference, moment: Moment) -> Explana
             if part.hands.folded_by:
                 explanation.hands[part.service] = part.hands
     explanation.earlier.sort(key=lambda entry: entry.seq, reverse=True)
+    leading = [one for part in parts for one in part.leading]
+    explanation.led_to = await aftermath.chain(source, asked, leading, moment.bound)
     if explanation.last_word is None and not any(part.why or part.knows_it for part in parts):
         from tidewright.asking.suggestions import unknown
 
@@ -172,6 +179,7 @@ class _Part(msgspec.Struct, frozen=True):
     standing: tuple[str, ...] = ()
     knows_it: bool = False
     hands: Hands = Hands()
+    leading: Sequence[Found] = ()
 
 
 async def _spoken(
@@ -200,7 +208,16 @@ async def _spoken(
     hands = await hands_on(source, about, moment.bound) if standing or why else Hands()
     if hands.halted:
         standing = (f"Nothing is decided: {hands.halted}.", *standing)
-    return _Part(service.name, why, earlier, standing, bool(standing), hands)
+    leading: Sequence[Found] = ()
+    if asked.kind in aftermath.ASKED_OF:
+        leading = [entry for entry in decided if aftermath.leads_on(entry)]
+        if not leading and len(decided) > EARLIER:  # others may be behind these
+
+            def leads(entry: Found) -> bool:
+                return wanted(entry) and aftermath.leads_on(entry)
+
+            leading = await lookups.decisions(source, patterns, moment.seq, leads, enough=1)
+    return _Part(service.name, why, earlier, standing, bool(standing), hands, leading)
 
 
 async def _deciding_about(source: Source, asked: Reference, moment: Moment) -> set[str]:
@@ -323,6 +340,7 @@ async def explained_decision(source: Source, identity: str, asked: Reference | N
     moment = Moment(decided.seq, getattr(event, "at", 0.0))
     explanation = Explanation(source.name, about, moment)
     explanation.why.append(await why_of(source, decided, service, explainer))
+    explanation.led_to = await aftermath.chain(source, about, [decided], 0)
     return explanation
 
 

@@ -223,7 +223,7 @@ async def causes(source: Source, decided: Found) -> list[Found]:
             except BadInput:  # it has aged out
                 behind = None
         case Decision():
-            behind = await _answered_by(source, cause.event)
+            behind = await answered_by(source, cause.event)
     chain = [cause] if behind is None else [cause, behind]
     known = {entry.seq for entry in chain}
     return chain + [entry for entry in await _expected_by(source, decision) if entry.seq not in known]
@@ -240,12 +240,12 @@ async def _expected_by(source: Source, decision: Decision) -> list[Found]:
         except BadInput:  # it has aged out
             continue
         if scaled is not None and isinstance(scaled.event, Decision):
-            sampled = await _answered_by(source, scaled.event)
+            sampled = await answered_by(source, scaled.event)
             found += [scaled] if sampled is None else [scaled, sampled]
     return found
 
 
-async def _answered_by(source: Source, decision: Decision) -> Found | None:
+async def answered_by(source: Source, decision: Decision) -> Found | None:
     """The event that a decision answers; None when it has aged out."""
     record = await source.at(cause_of(decision.id)[0])
     return decoded(record) if record is not None else None

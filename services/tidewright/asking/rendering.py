@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from tidewright.asking.answers import ExplainedDecision, ObjectExplanation, OtherHands, Reason, Told, stamp
+from tidewright.asking.answers import (
+    ExplainedDecision,
+    ObjectExplanation,
+    OtherHands,
+    Reason,
+    TakenStep,
+    Told,
+    stamp,
+)
 from tidewright.asking.lines import line, object_of, title
 from tidewright.asking.lookups import Found
 from tidewright.events.base import Decision, Outcome
@@ -35,6 +43,9 @@ def as_text(explanation: Explanation) -> str:
         lines.append(f"  last seen     {_event(explanation.last_word, times)}")
     for why in explanation.why:
         lines += ["", *_why(why, times)]
+    if explanation.led_to:
+        steps = [f"  {step.what}: {_event(step.found, times)}" for step in explanation.led_to]
+        lines += ["", "Step by step, to the pods that came of it:", *steps]
     for service, sentences in explanation.standing.items():
         hands = explanation.hands.get(service)
         told = f" ({hands.told})" if hands is not None else ""
@@ -117,6 +128,7 @@ def answer(explanation: Explanation) -> ObjectExplanation:
         absent=tuple(explanation.absent),
         hands=by_others(explanation.hands),
         earlier=tuple(_told(entry, times) for entry in explanation.earlier),
+        led_to=tuple(TakenStep(**_parts(step.found, times), what=step.what) for step in explanation.led_to),
     )
 
 

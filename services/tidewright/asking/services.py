@@ -102,7 +102,10 @@ SERVICES: tuple[Service, ...] = (
             "record-object-event set-timer cancel-timer"
         ),
         explainer="tidewright.provisioning.tell.explaining:EXPLAINER",
-        explains=_words("provisioningrequest capacitybuffer pod node nodegroup"),
+        explains=_words(
+            "provisioningrequest capacitybuffer pod node nodegroup deployment replicaset statefulset job cloneset "
+            "replicationcontroller"
+        ),
         lister="tidewright.provisioning.tell.listing:LISTER",
         plotter="tidewright.provisioning.tell.plotting:PLOTTER",
         lists=_words("nodegroup provisioningrequest capacitybuffer"),

@@ -516,6 +516,7 @@ class Evaluation:
             ]
             plan = Plan(result=SUCCESSFUL, targets=tuple(targets))
             self.decisions += ordered_plan(self.orders, plan, world, pods=(), why=why)
+
     def _take_back(self, grid: Grid) -> None:
         """Orders for pods that do not come, as far as nobody else has a use for their nodes."""
         missed = [d for d in self.decisions if isinstance(d, RecordObjectEvent) and d.reason == DID_NOT_COME]

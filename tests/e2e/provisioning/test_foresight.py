@@ -121,6 +121,15 @@ async def test_nodes_for_a_jump_to_a_hundred_pods_are_ordered_before_the_first_o
     said = await jump.explained(f"pod/{came[-1]}")
     assert expected.decision in said  # by which the pod's node was ordered
     assert jump.metric in said  # the sample that led to it
+    for asked in ("wpa/web", "deployment/web"):  # and the other way, each step with its time
+        said = await jump.explained(asked)
+        steps = said.partition("Step by step")[2].splitlines()[1:]
+        begun = [step.strip().partition(":")[0] for step in steps][:9]
+        assert begun == [
+            "it began with", "it was decided", "pods were expected by it", "nodes were ordered",
+            "the order was answered", "the first of 6 nodes was ready", "the last of 6 nodes was ready",
+            "the first of 84 pods had its place", "the last of 84 pods had its place",
+        ]  # fmt: skip
     assert await jump.orders() == {(group, 1, 7)}
 
 

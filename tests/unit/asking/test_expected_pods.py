@@ -49,3 +49,40 @@ def test_the_reasons_of_a_plan_name_workload_count_and_decision() -> None:
         in EXPLAINER.sentences(plan)
     )
     assert "16 pods that are about to come of Deployment ns/web" in (line(plan) or "")
+
+
+def test_a_workload_is_told_of_the_pods_that_are_awaited() -> None:
+    cluster = Workloads({"foresight": "decisions"}, boots=False)
+    cluster.add_group("g", maximum=50)
+    cluster.deployment("web", 4, status_replicas=4, template=cluster.form())
+    cluster.settle()
+    asked = Reference("deployment", "ns", "web")
+    assert EXPLAINER.standing(cluster.state, asked, cluster.now) == []
+    decision = cluster.scaled("web", 20)
+    coming, ordered = EXPLAINER.standing(cluster.state, asked, cluster.now)
+    assert coming.startswith(
+        f"16 pods of it are about to come by decision {decision}: they are waited for until "
+    )
+    assert ordered.startswith("Nodes were ordered for 16 of its pods before they were there, by plan ")
+    held = EXPLAINER.aggregate(cluster.state, asked)
+    assert held is not None
+    assert set(held) == {"workload", "scaling", "foreseen"}
+    cluster.advance(120)
+    (late,) = EXPLAINER.standing(cluster.state, asked, cluster.now)
+    assert late == "It lacks 16 pods, and they are waited for no longer: none has come in 60 s."
+
+
+def test_a_workload_whose_pods_nobody_knows_the_shape_of_is_told_so() -> None:
+    cluster = Workloads({"foresight": "decisions"}, boots=False)
+    cluster.deployment("web", 4, template="never told")
+    (why,) = EXPLAINER.standing(cluster.state, Reference("deployment", "ns", "web"), cluster.now)
+    assert why.startswith("It lacks 4 pods that are not expected")
+
+
+def test_without_foresight_nothing_is_told_of_workloads() -> None:
+    cluster = Workloads({"foresight": "off"}, boots=False)
+    cluster.deployment("web", 4, template=cluster.form())
+    asked = Reference("deployment", "ns", "web")
+    assert EXPLAINER.standing(cluster.state, asked, cluster.now) == ()
+    assert EXPLAINER.told(cluster.state, asked).decisions == ()
+    assert EXPLAINER.aggregate(cluster.state, Reference("job", "ns", "none")) is None

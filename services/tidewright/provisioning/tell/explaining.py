@@ -58,7 +58,7 @@ from tidewright.provisioning.scaleup.orders import GROUP_KIND
 from tidewright.provisioning.scaleup.plans import NOT_NEEDED, SUCCESSFUL
 from tidewright.provisioning.scaleup.refusals import reasons_in
 from tidewright.provisioning.state import RESERVED, Request, State
-from tidewright.provisioning.tell import buffers, clouds, folding, leaving, room, staying
+from tidewright.provisioning.tell import awaiting, buffers, clouds, folding, leaving, room, staying
 from tidewright.provisioning.tell.in_number import in_number
 from tidewright.provisioning.tell.labels import named_label, unknown_domain
 from tidewright.provisioning.tell.opposites import smaller_pods
@@ -67,7 +67,7 @@ from tidewright.provisioning.tell.sentences import sentence
 REQUEST, POD, NODE, GROUP, BUFFER = "provisioningrequest", "pod", "node", "nodegroup", "capacitybuffer"
 RECORDS = Reference("none", "", "")
 """Where decisions lie that name no target: plans, attempts, bookings."""
-WORKLOADS = frozenset(("deployment", "replicaset", "statefulset", "job", "cloneset", "replicationcontroller"))
+WORKLOADS = frozenset(awaiting.KINDS)
 """Kinds that make pods: nodes are ordered for those before they are there."""
 ABOUT_REQUEST = (AcceptRequest, AttemptRequest, BookCapacity, ReleaseCapacity)
 
@@ -75,7 +75,7 @@ ABOUT_REQUEST = (AcceptRequest, AttemptRequest, BookCapacity, ReleaseCapacity)
 class ProvisioningExplainer:
     """Sentences about what asks for capacity, and about what gives it."""
 
-    kinds = frozenset((REQUEST, POD, NODE, GROUP, BUFFER))
+    kinds = frozenset((REQUEST, POD, NODE, GROUP, BUFFER)) | WORKLOADS
 
     def told(self, state: State, asked: Reference) -> Told:
         """Plans and attempts name no target; orders are on the groups."""
@@ -85,6 +85,8 @@ class ProvisioningExplainer:
             return Told((*group, RECORDS))
         if asked.kind == POD:
             return _told_of_pod(state, pod_key(asked.namespace, asked.name))
+        if asked.kind in WORKLOADS and not awaiting.is_looked_at(state):
+            return Told()
         return Told((RECORDS,))
 
     def concerns(self, event: Event, asked: Reference) -> bool:
@@ -224,6 +226,8 @@ class ProvisioningExplainer:
                 return None if pod is None else {"pod": pod, "shape": state.shapes.get(pod.shape)}
             case "capacitybuffer":
                 return buffers.aggregate(state, buffer_key(asked.namespace, asked.name))
+            case kind if kind in WORKLOADS:
+                return awaiting.aggregate(state, asked)
             case "node":
                 node = state.nodes.get(asked.name)
                 return None if node is None else {"node": node, "idle_since": state.idle.get(asked.name)}
@@ -245,6 +249,8 @@ class ProvisioningExplainer:
                 return _pod(state, pod_key(asked.namespace, asked.name))
             case "capacitybuffer":
                 return buffers.standing(state, buffer_key(asked.namespace, asked.name))
+            case kind if kind in WORKLOADS:
+                return awaiting.standing(state, asked)
             case "node":
                 return _node(state, asked.name)
         return _group(state, NodeGroupId(asked.name))

@@ -1,0 +1,270 @@
+"""What a decision to scale led to, step by step: the plan that expected pods by it, the orders, their nodes, and the pods on those.
+
+It goes the other way than `lookups.causes`. Each step is a record of the log and has its time; of many nodes and pods the
+first and the last are shown. How far is looked is bounded, and so is the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+
+import msgspec
+
+from tidewright.asking import lookups
+from tidewright.asking.errors import BadInput
+from tidewright.asking.lookups import Found, decoded
+from tidewright.asking.source import SOON, Source
+from tidewright.events.base import Decision, Event
+from tidewright.events.decisions import ScaleWorkload
+from tidewright.events.facts import NodeObserved, PodObserved
+from tidewright.events.provisioning import ExpectedPods, IncreaseNodeGroup, NodeGroupObserved, PlanScaleUp
+from tidewright.host.fold.explainer import Reference
+from tidewright.kube.keys import ObjectKey, parts
+from tidewright.log.reader import WINDOW
+from tidewright.log.subjects import ALL, escape, slot_of
+
+PROVISIONING = "provisioning"
+RECORDS = Reference("none", "", "")
+"""Where plans lie: they name no target."""
+PLANS_LOOKED_AT = 300
+FACTS_LOOKED_AT = 5_000
+"""So many records about plans, and about nodes or pods of a namespace, are looked at behind a decision."""
+
+
+ASKED_OF = frozenset(
+    (
+        "watermarkpodautoscaler",
+        "deployment",
+        "replicaset",
+        "statefulset",
+        "job",
+        "cloneset",
+        "replicationcontroller",
+    )
+)
+"""Kinds of objects of which it is told: who scales, and who makes pods."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One step of it.
+
+    Attributes:
+        what: what it is, in words.
+    """
+
+    what: str
+    found: Found
+
+
+def leads_on(entry: Found) -> bool:
+    """Whether nodes may have been ordered for pods that were about to come by this decision, or were."""
+    match entry.event:
+        case ScaleWorkload(shadow=False, replicas=replicas, from_replicas=before):
+            return replicas > before
+        case PlanScaleUp(shadow=False, expected=expected):
+            return bool(expected)
+    return False
+
+
+async def chain(source: Source, asked: Reference, candidates: Sequence[Found], up_to: int) -> list[Step]:
+    """From the latest of these decisions that led to a plan for pods, up to a sequence (0: the end); empty where none did."""
+    leading = sorted((one for one in candidates if leads_on(one)), key=lambda one: one.seq, reverse=True)
+    for one in leading:
+        match one.event:
+            case ScaleWorkload() as scaled:
+                plan = await _plan_by(source, one, scaled.id, up_to)
+                if plan is not None:
+                    return [
+                        *await _before(source, one),
+                        *await _of_plan(source, plan, _shares(plan, scaled.id, asked), up_to),
+                    ]
+            case PlanScaleUp():
+                shares = _shares(one, "", asked)
+                scale = await _scale_of(source, shares)
+                before = await _before(source, scale) if scale is not None else []
+                return [*before, *await _of_plan(source, one, shares, up_to)]
+    return []
+
+
+def _shares(plan: Found, decision: str, asked: Reference) -> list[ExpectedPods]:
+    """Of those for whom a plan is: by one decision, or of the workload that is asked about; all where it is neither."""
+    expected = plan.event.expected if isinstance(plan.event, PlanScaleUp) else ()
+    chosen = [share for share in expected if decision and share.decision == decision]
+    chosen = chosen or [share for share in expected if _workload(share) == asked]
+    return chosen or list(expected)
+
+
+def _workload(share: ExpectedPods) -> Reference:
+    kind, _, rest = share.workload.partition("/")
+    return Reference(kind.lower(), *parts(ObjectKey(rest)))
+
+
+async def _scale_of(source: Source, shares: Sequence[ExpectedPods]) -> Found | None:
+    """The decision by which pods were expected; None where the workload itself said so, or it has aged out."""
+    decision = next((share.decision for share in shares if share.decision), "")
+    try:
+        return await lookups.by_id(source, decision) if decision else None
+    except BadInput:
+        return None
+
+
+async def _before(source: Source, scale: Found) -> list[Step]:
+    sampled = await lookups.answered_by(source, scale.event) if isinstance(scale.event, Decision) else None
+    first = [Step("it began with", sampled)] if sampled is not None else []
+    return [*first, Step("it was decided", scale)]
+
+
+async def _plan_by(source: Source, scaled: Found, decision: str, up_to: int) -> Found | None:
+    """The plan that expected pods by a decision."""
+
+    def names_it(event: Event) -> bool:
+        return isinstance(event, PlanScaleUp) and any(share.decision == decision for share in event.expected)
+
+    pattern = lookups.decided_about(source, PROVISIONING, RECORDS)
+    found = [
+        entry
+        async for entry in _behind(
+            source, pattern, scaled.seq, up_to, names_it, most=PLANS_LOOKED_AT, enough=1
+        )
+    ]
+    return found[0] if found else None
+
+
+async def _of_plan(source: Source, plan: Found, shares: Sequence[ExpectedPods], up_to: int) -> list[Step]:
+    event = plan.event
+    if not isinstance(event, PlanScaleUp):
+        return []
+    steps = [Step("pods were expected by it", plan)]
+    orders = [
+        other
+        for other in await lookups.beside(source, plan)
+        if isinstance(other.event, IncreaseNodeGroup) and other.event.plan == event.plan
+    ]
+    nodes: dict[str, Found] = {}
+    for order in orders:
+        steps.append(Step("nodes were ordered", order))
+        outcome = await lookups.outcome_of(source, order)
+        if outcome is not None and (not up_to or outcome.seq <= up_to):
+            steps.append(Step("the order was answered", outcome))
+        nodes.update(await _nodes(source, order, up_to))
+    steps += _ends("node", "was ready", list(nodes.values()))
+    for share in shares[: lookups.MOST_EXPECTED]:
+        steps += _ends("pod", "had its place", await _pods(source, plan, share, nodes, up_to))
+    return steps
+
+
+def _ends(what: str, became: str, entries: Sequence[Found]) -> list[Step]:
+    """The first and the last of several."""
+    if not entries:
+        return []
+    if len(entries) == 1:
+        return [Step(f"the {what} {became}", entries[0])]
+    return [
+        Step(f"the first of {len(entries)} {what}s {became}", entries[0]),
+        Step(f"the last of {len(entries)} {what}s {became}", entries[-1]),
+    ]
+
+
+async def _nodes(source: Source, order: Found, up_to: int) -> dict[str, Found]:
+    """The nodes that came for an order, by name, each with the first fact that has it ready, in their order."""
+    increase = order.event
+    if not isinstance(increase, IncreaseNodeGroup):
+        return {}
+    many = increase.size - increase.from_size
+    group = source.subjects.fact(ALL, "nodegroup", "", increase.target.name)
+    before: set[str] = set()
+    for record in await source.last([group], order.seq):
+        entry = decoded(record)
+        before = _machines(entry.event) if entry is not None else set()
+    machines: set[str] = set()
+    async for entry in _behind(
+        source, group, order.seq, up_to, lambda event: bool(_machines(event)), most=PLANS_LOOKED_AT
+    ):
+        machines |= _machines(entry.event) - before
+        if len(machines) >= many:
+            break
+    found: dict[str, Found] = {}
+
+    def ready(event: Event) -> bool:
+        return (
+            isinstance(event, NodeObserved)
+            and bool(event.ready)
+            and event.provider_id in machines
+            and event.name not in found
+        )
+
+    if machines:
+        pattern = f"{source.subjects.root}.fact.{ALL}.node.>"
+        async for entry in _behind(source, pattern, order.seq, up_to, ready):
+            found[entry.event.name] = entry  # type: ignore[union-attr]  # a NodeObserved
+            if len(found) == len(machines):
+                break
+    return found
+
+
+def _machines(event: object) -> set[str]:
+    return {machine.id for machine in event.machines} if isinstance(event, NodeGroupObserved) else set()
+
+
+async def _pods(
+    source: Source, plan: Found, share: ExpectedPods, nodes: dict[str, Found], up_to: int
+) -> list[Found]:
+    """The pods of a workload that are on these nodes, each with the first fact that says so, in their order."""
+    kind, _, rest = share.workload.partition("/")
+    namespace, name = parts(ObjectKey(rest))
+    seen: set[str] = set()
+
+    def placed(event: Event) -> bool:
+        if not isinstance(event, PodObserved) or event.node not in nodes or event.name in seen:
+            return False
+        return _is_of(event, kind, name, share.uid)
+
+    if not nodes:
+        return []
+    found = []
+    pattern = f"{source.subjects.root}.fact.{slot_of(namespace, source.slots)}.pod.{escape(namespace)}.>"
+    async for entry in _behind(source, pattern, plan.seq, up_to, placed):
+        seen.add(entry.event.name)  # type: ignore[union-attr]  # a PodObserved
+        found.append(entry)
+        if len(found) == share.pods:
+            break
+    return found
+
+
+def _is_of(pod: PodObserved, kind: str, name: str, uid: str) -> bool:
+    """Whether a pod is of a workload: by its controller's uid, or by the name that a Deployment gives its ReplicaSets."""
+    controller = next((owner for owner in pod.owners if owner.controller), None)
+    if controller is None:
+        return False
+    if uid and controller.uid == uid:
+        return True
+    return (kind, controller.kind) == ("Deployment", "ReplicaSet") and controller.name.rpartition("-")[
+        0
+    ] == name
+
+
+async def _behind(
+    source: Source,
+    pattern: str,
+    after: int,
+    up_to: int,
+    accepts: Callable[[Event], bool],
+    *,
+    most: int = FACTS_LOOKED_AT,
+    enough: int = 0,
+) -> AsyncIterator[Found]:
+    """What a filter finds behind a sequence, of the first `most` records."""
+    looked = given = 0
+    async with aclosing(source.records(pattern, after=after, ahead=SOON if enough else WINDOW)) as records:
+        async for record in records:
+            looked += 1
+            if looked > most or (up_to and record.seq > up_to):
+                return
+            entry = decoded(record)
+            if entry is None or not isinstance(entry.event, Event) or not accepts(entry.event):
+                continue
+            yield entry
+            given += 1
+            if given == enough:
+                return
