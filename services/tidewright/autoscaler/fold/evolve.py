@@ -11,12 +11,13 @@ Nothing is judged here: what policy has made of the facts is folded from the dec
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from tidewright.autoscaler.fold import answers, decisions, forecasts, modes, objects, pods, workloads
 from tidewright.autoscaler.fold.touched import NOTHING, Touched, looking
 from tidewright.autoscaler.policy import of_config
 from tidewright.autoscaler.state import TIMER, State, is_sampled
+from tidewright.events import registry
 from tidewright.events.base import Event, Fact
 from tidewright.events.config import ConfigSet, ModesSet
 from tidewright.events.decisions import (
@@ -55,7 +56,7 @@ def evolve(state: State, event: Event) -> Touched:
     if handler is None:
         return NOTHING
     touched = handler(state, event)
-    if touched.looks and not (isinstance(event, Fact) and event.refresh):
+    if touched.looks and not (type(event) in registry.FACTS and cast("Fact", event).refresh):
         _begin_rounds(state, touched)
     return touched
 
