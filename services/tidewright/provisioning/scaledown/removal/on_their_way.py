@@ -55,14 +55,16 @@ def _of(
 
 
 def _place(state: State, grid: Grid, shape: PodShape, wanted: str) -> str:
+    """Where it is wanted, else where it fits the most tightly; the node, or nothing where there is no room."""
     room = grid.capacity(shape)
     if wanted in grid.rows and wanted not in state.removals and room[grid.rows[wanted]] > 0:
         grid.put(shape, grid.rows[wanted])
         return wanted
-    for row in grid.order().tolist():
-        view = grid.views[row]
-        if room[row] > 0 and view is not None and view.name not in state.removals:
-            grid.put(shape, row)
-            name: str = view.name
-            return name
-    return ""
+    going = {grid.rows[name] for name in state.removals if name in grid.rows}
+    rows = [row for row in grid.order().tolist() if room[row] > 0 and row not in going]
+    if not rows:
+        return ""
+    row = min(rows, key=lambda row: int(room[row]))
+    grid.put(shape, row)
+    view = grid.views[row]
+    return "" if view is None else str(view.name)
