@@ -37,7 +37,12 @@ class ArchiverKeys:
             pass
         except OSError as error:
             raise BadKey(f"the archiver's key {self.path} cannot be written: {error.strerror}") from error
-        return read_private(self.path)
+        key = read_private(self.path)
+        with suppress(
+            OSError
+        ):  # who made it may have been killed before it said which it is; in a Secret nothing is written
+            _tell(self.path, key)
+        return key
 
     def expected(self, public: str) -> Ed25519PrivateKey:
         """The key that the chain says is to sign now, by its public half.
@@ -88,5 +93,10 @@ def made(path: Path) -> Ed25519PrivateKey:
         os.link(partial, path)
     finally:
         partial.unlink()
-    path.with_name(f"{path.name}.pub").write_bytes(public_pem(key.public_key()))
+    _tell(path, key)
     return key
+
+
+def _tell(path: Path, key: Ed25519PrivateKey) -> None:
+    """Write the public half beside a key."""
+    path.with_name(f"{path.name}.pub").write_bytes(public_pem(key.public_key()))

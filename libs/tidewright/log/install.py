@@ -24,6 +24,10 @@ TTL_S = 2.0
 """How long a member is believed to be there without a word of it."""
 
 
+RESTORING = "tw.restoring"
+"""Of the stream's metadata, while it is put back from an archive and is no log yet."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """How the log is to be. None keeps what an earlier installation chose, or takes the default.
@@ -69,6 +73,16 @@ async def install_log(log: Log, plan: Plan | None = None) -> list[str]:
     for settings in (members(log), *(snapshots(log, name) for name in plan.deciders)):
         said.append(f"bucket {settings['name']}: {await provide(log, settings)}")
     return said
+
+
+async def being_restored(log: Log) -> bool:
+    """Whether the stream is put back from an archive at present, and is no log yet.
+
+    Raises:
+        LogError: the server does not say.
+    """
+    settings = await log.settings(log.stream)
+    return RESTORING in ((settings or {}).get("metadata") or {})
 
 
 async def begin(log: Log, mode: Mode) -> str:

@@ -60,6 +60,8 @@ class Archiver:
         """Up to here there was nothing to seal: what was there is gone."""
         self._waits_since: float | None = None
         self._end = 0
+        self._more = False
+        """The last segment was cut for its size."""
         self.sealed = 0
 
     @property
@@ -77,8 +79,8 @@ class Archiver:
         """For how long the oldest message that is not sealed has waited, as far as it is known."""
         return max(0.0, time.time() - self._waits_since) if self._waits_since is not None else 0.0
 
-    async def turn(self) -> None:
-        """Look at the log, and seal what is due.
+    async def turn(self) -> bool:
+        """Look at the log, and seal a segment when one is due; returns whether another one is due at once.
 
         Raises:
             BadArchive, BadKey: the archive cannot be gone on with.
@@ -93,15 +95,14 @@ class Archiver:
         _, self._end = await self._source.bounds()
         if not self.behind:
             self._waits_since = None
-            return
+            return False
         if self._waits_since is None:
             # At a start it is not known since when, but not for longer than since the last seal.
             self._waits_since = tail.head.sealed_at if tail is not None and not self.sealed else time.time()
-        if self.behind < EARLY_N and self.waits_s < self._every_s:
-            return
-        more = True
-        while more:
-            more = await self._seal()
+        if self.behind < EARLY_N and self.waits_s < self._every_s and not self._more:
+            return False
+        self._more = await self._seal()
+        return self._more
 
     async def _seal(self) -> bool:
         """Seal one segment; whether another is to follow at once."""
@@ -164,8 +165,9 @@ async def run(options: Options, process: Process) -> None:
         said, counted = "", 0
         while not process.stop.is_set():
             process.health.tick()
+            more = False
             try:
-                await archiver.turn()
+                more = await archiver.turn()
             except LogError as error:
                 process.health.not_ready = str(error)
                 process.health.metrics.errors.labels(error.reason).inc()
@@ -177,4 +179,5 @@ async def run(options: Options, process: Process) -> None:
                 process.health.not_ready = said = ""
             segments.inc(archiver.sealed - counted)
             counted = archiver.sealed
-            await pause(process, min(LOOK_S, options.every_s))
+            if not more:
+                await pause(process, min(LOOK_S, options.every_s))

@@ -24,6 +24,7 @@ from tidewright.events.version import __version__
 from tidewright.host.fold.verify import Difference, Report
 from tidewright.log.errors import WrongStream
 from tidewright.log.export import ExportFile, ExportWriter, Manifest
+from tidewright.log.install import being_restored
 from tidewright.log.keyfiles import read_anchors
 from tidewright.log.reader import Record
 from tidewright.log.subjects import SLOT_HASH
@@ -111,6 +112,8 @@ async def same_log(source: RunningLog, tail: Head) -> None:
         BadArchive: it is another, or was put back to an earlier state.
         LogUnavailable: it does not say.
     """
+    if await being_restored(source.log):
+        raise BadArchive(f"{source.name} is being put back: it is no log yet")
     first, last = await source.bounds()
     if last < tail.last:
         raise BadArchive(
@@ -178,11 +181,12 @@ async def differing(live: RunningLog, segments: Segments) -> list[Difference]:
                     found.append(_replaced(record, "is not what was sealed: it was altered", expected.body))
                 expected = next(sealed, None)
             if len(found) >= Report.KEPT:
-                return found
+                break
     while expected is not None and len(found) < Report.KEPT:
         found += _removed(live, expected)
         expected = next(sealed, None)
-    return found
+    first, _ = await live.bounds()  # what aged out meanwhile was not removed
+    return [difference for difference in found if difference.seq >= first]
 
 
 def _replaced(record: Record, what: str, sealed: bytes = b"") -> Difference:

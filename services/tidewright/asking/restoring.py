@@ -36,14 +36,12 @@ from tidewright.log.envelope import (
     Writer,
 )
 from tidewright.log.export import ExportFile, Manifest
-from tidewright.log.install import members, provide, snapshots
+from tidewright.log.install import RESTORING, members, provide, snapshots
 from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshots, encode
 from tidewright.log.stream_settings import AGED
 from tidewright.log.subjects import ALL, Slot, Subjects, unescape
 
-RESTORING = "tw.restoring"
-"""Of the stream's metadata, while it is no log yet: the archive's last segment that is put back."""
 WRITER = "restore"
 BESIDE = "restoring"
 """Begins the subjects on which messages are put back."""

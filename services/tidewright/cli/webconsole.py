@@ -110,7 +110,7 @@ def console(
             site = Console(
                 source,
                 _access(entrance, frozenset(), secure=secure),
-                following=file is None,
+                following=file is None and not (log and log.archive),
                 verifies=_verifying(source, log, file) if verify else ((), {}),
             )
             try:

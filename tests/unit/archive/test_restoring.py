@@ -13,14 +13,16 @@ from tests.unit.archive.test_archiver import asked, everything_sealed, verified
 from tests.unit.archive.world import LOG, archive, recorded, seal_all, stretches
 from tests.unit.log.authenticated import Authority
 from tests.unit.log.test_signed import S1, commit
+from tidewright.archive.errors import BadArchive
 from tidewright.archive.keys import ArchiverKeys
 from tidewright.archive.reading import checked
 from tidewright.archive.store import FolderStore
 from tidewright.archiver.service import Archiver
 from tidewright.asking import restoring
+from tidewright.asking.archived import same_log
 from tidewright.asking.errors import BadInput, CommandError
 from tidewright.asking.exports import erases
-from tidewright.asking.restoring import LEAST_SKIPPED, RESTORING, Pending, Target, likely_lost, restored
+from tidewright.asking.restoring import LEAST_SKIPPED, Pending, Target, likely_lost, restored
 from tidewright.asking.source import RunningLog
 from tidewright.events import registry
 from tidewright.events.config import ClockSet
@@ -30,6 +32,7 @@ from tidewright.log import keyfiles
 from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import SCHEDULE
 from tidewright.log.errors import LogUnavailable, Unsound, WrongStream
+from tidewright.log.install import RESTORING
 from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot, Subjects
 
@@ -111,6 +114,8 @@ async def test_what_was_begun_and_not_finished_is_no_log_and_is_begun_anew(
         assert RESTORING in ((await log.settings(log.stream)) or {})["metadata"]
         with pytest.raises(WrongStream, match="run `tidewright install` first"):
             await log.adopt_slots()
+        with pytest.raises(BadArchive, match="is being put back"):
+            await same_log(RunningLog(log), segments.heads[-1])
         assert await asked("install", "--cluster", "chaos", "--nats", nats.url, "--cluster-id", "none") == 2
         monkeypatch.undo()
         found = await restored(log, segments, Target(1, 3600.0, SKIP))
