@@ -116,8 +116,10 @@ async def test_what_is_due_fires_with_the_commit_and_is_on_the_log_as_the_server
     assert not any(timers.SCHEDULER in record.headers for record in fired)
     assert not [r for r in records if log.subjects.class_token(r.subject) == "schedule"]
     by_server = {timers.SCHEDULER, timers.NEXT}
-    schedule = Message("", b"", {"Tw-Id": "a", timers.SCHEDULE: "@at", timers.TARGET: "b"})
-    assert plan.fired_message(log.subjects, Slot("0"), "counting", "step", schedule).headers == {"Tw-Id": "a"}
+    schedule = Message("", b"a step", {"Tw-Id": "a", timers.SCHEDULE: "@at", timers.TARGET: "b"})
+    event = TimerFired(at=1.0, key="step")
+    message = plan.fired_message(log.subjects, Slot("0"), "counting", event, schedule)
+    assert (message.headers, registry.decode(message.body)) == ({"Tw-Id": "a"}, event)
     assert all(not by_server & record.headers.keys() and record.headers["Tw-Id"] for record in fired)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from tidewright.events import registry
 from tidewright.events.base import target_of
 from tidewright.events.decisions import CancelTimer, SetTimer
 from tidewright.events.shards import ChangeAssignment
@@ -130,12 +131,14 @@ def timer_message(
     )
 
 
-def fired_message(subjects: Subjects, slot: Slot, service: str, key: str, schedule: Message) -> Message:
-    """What the server would store when a timer's `schedule` fires, to be appended in its place."""
+def fired_message(
+    subjects: Subjects, slot: Slot, service: str, fired: TimerFired, schedule: Message
+) -> Message:
+    """What the server would store when a timer's `schedule` fires, to be appended in its place; of steps, what the last one does."""
     headers = dict(schedule.headers or {})
     for name in (timers.SCHEDULE, timers.TARGET):
         del headers[name]
-    return Message(subjects.timer(slot, service, key), schedule.body, headers)
+    return Message(subjects.timer(slot, service, fired.key), registry.encode(fired), headers)
 
 
 def checkpoint_of(

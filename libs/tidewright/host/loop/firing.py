@@ -11,6 +11,7 @@ from typing import Any
 
 from tidewright.events.base import Decision
 from tidewright.events.decisions import SetTimer
+from tidewright.events.timers import TimerFired
 from tidewright.host.fold import plan
 from tidewright.host.loop.alarms import NEAR_S, Soon
 from tidewright.host.loop.commit import Owned
@@ -79,7 +80,8 @@ class Firing:
         """Have the timers of a slot that are due fire with its next commit, in place of their schedules."""
         subjects, service, alarms = self._log.subjects, self._writer.service, owned.alarms
         for key, schedule in alarms.passed(self._clock.now(), owned.fold.timers, time.monotonic()):
-            alarms.fired.append(plan.fired_message(subjects, owned.slot, service, key, schedule))
+            event = TimerFired(at=owned.fold.timers[key], key=key)
+            alarms.fired.append(plan.fired_message(subjects, owned.slot, service, event, schedule))
             owned.schedules.pop(key, None)
             if key in alarms.standing:
                 headers = self._writer.headers(f"{service}.{owned.slot}.fired.{key}")
