@@ -66,10 +66,11 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
-        "run", "tidewright.cli.run:app", RUNNING, "Run one service alone, as a container would.",
+        "run", "tidewright.cli.run:app", RUNNING, "Run one service alone, as a container would, or several of one kind in one process.",
         (
             ("tidewright run autoscaler --nats nats://nats:4222 --cluster prod", "a decider"),
             ("tidewright run watcher --in-cluster --cluster prod", "what reads the cluster"),
+            ("tidewright run autoscaler spread --nats-user {service}", "two in one process, each as its own user"),
         ),
         below=(
             ("tidewright run actuator --in-cluster --cluster prod", "what writes to the cluster, as far as the modes let it"),

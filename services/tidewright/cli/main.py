@@ -75,12 +75,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         if given[:1] == [suggested.COMMAND]:
             return suggested.answer(" ".join(given[1:]))
-        result = application(whole=whole)(
-            ["--help" if part == helppages.ALL else part for part in given],
-            exit_on_error=False,
-            print_error=False,
-        )
+        result = _result(["--help" if part == helppages.ALL else part for part in given], whole=whole)
     except CycloptsError as error:
+        error.verbose = False  # not what function would have been called
         chain = " ".join(("tidewright", *(error.command_chain or ())))
         said = _unknown(error) if isinstance(error, UnknownCommandError) else str(error).rstrip(".")
         print(plain(redacted(f"error: {said}; see `{chain} --help`")), file=sys.stderr)
@@ -101,6 +98,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {no_space(error.filename or 'the disk that is written to')}", file=sys.stderr)
         return UNAVAILABLE
     return result if isinstance(result, int) else 0
+
+
+def _result(arguments: list[str], *, whole: bool) -> object:
+    if arguments[:1] == ["run"]:
+        from tidewright.cli import together
+
+        if together.asked_for(arguments) and "--help" not in arguments:
+            return together.run(arguments[1:])
+    return application(whole=whole)(arguments, exit_on_error=False, print_error=False)
 
 
 def _does_without(arguments: Sequence[str]) -> bool:

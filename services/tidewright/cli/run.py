@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,8 +26,7 @@ from tidewright.cli.metricsflags import MetricsFlags, SourceFlags
 from tidewright.cli.modeflags import ModeFlags
 from tidewright.cli.modeflags import services as deciding
 from tidewright.cli.options import NOT_NEGATIVE, POSITIVE, ClusterOptions, ProcessFlags, named_object
-from tidewright.host.process.process import Process, ProcessOptions, is_outage
-from tidewright.host.process.process import run as run_process
+from tidewright.host.process.process import Part, Process, ProcessOptions, is_outage, run_together
 
 THE_SERVICE = Group("Service", sort_key=0)
 SPEED = Group("Speed", sort_key=6)
@@ -43,7 +43,30 @@ MaxAge = Annotated[
 app = App(name="run", help_format="plaintext", help_epilogue=COMMANDS["run"].epilogue)
 
 
-def execute(service: str, flags: ProcessFlags, main: Callable[[Process], Awaitable[None]]) -> int:
+@dataclasses.dataclass
+class Life:
+    """A service that is to be run in this process.
+
+    Attributes:
+        within: what holds while it runs.
+        failure: what ended it, where that is for people.
+    """
+
+    part: Part
+    within: AbstractContextManager[None]
+    failure: list[CommandError]
+
+
+together: ContextVar[list[Life] | None] = ContextVar("together", default=None)
+"""Services that are to share this process, while their command lines are read."""
+
+
+def execute(
+    service: str,
+    flags: ProcessFlags,
+    main: Callable[[Process], Awaitable[None]],
+    within: AbstractContextManager[None] | None = None,
+) -> int:
     """Run a service in this process until it is told to stop; returns the exit code."""
     import structlog
 
@@ -72,8 +95,20 @@ def execute(service: str, flags: ProcessFlags, main: Callable[[Process], Awaitab
         signing_key=flags.signing_key,
         trust=flags.trust,
     )
-    code = run_process(options, guarded)
-    return failure[0].exit_code if failure else code
+    life = Life(Part(options, guarded), within or nullcontext(), failure)
+    if (gathered := together.get()) is not None:
+        gathered.append(life)
+        return 0
+    return live([life])
+
+
+def live(lives: Sequence[Life]) -> int:
+    """Run services in this process until one ends or they are told to stop; returns the exit code."""
+    with ExitStack() as held:
+        for life in lives:
+            held.enter_context(life.within)
+        code = run_together([life.part for life in lives])
+    return next((life.failure[0].exit_code for life in lives if life.failure), code)
 
 
 @app.command(help=BY_NAME["watcher"].summary)
@@ -138,8 +173,9 @@ def watcher(
         **(clouds or CloudFlags()).options(), cloud_interval_s=cloud_interval, incumbent_quiet_s=incumbent_quiet,
         modes=(modes or ModeFlags()).wanted(), services=deciding(),
     )  # fmt: skip
-    with _ordering("watcher", options):
-        return execute("watcher", process or ProcessFlags(), lambda it: run(options, it))
+    return execute(
+        "watcher", process or ProcessFlags(), lambda it: run(options, it), _ordering("watcher", options)
+    )
 
 
 @app.command(help=BY_NAME["actuator"].summary)
@@ -179,8 +215,9 @@ def actuator(
         mode=mode, qps=qps, burst=burst, retry_for_s=retry_for, **(clouds or CloudFlags()).options(),
         bounds=(allowed or BoundFlags()).bounds(), endpoint_tokens=(allowed or BoundFlags()).tokens(),
     )  # fmt: skip
-    with _ordering("actuator", options):
-        return execute("actuator", process or ProcessFlags(), lambda it: run(options, it))
+    return execute(
+        "actuator", process or ProcessFlags(), lambda it: run(options, it), _ordering("actuator", options)
+    )
 
 
 def _ordering(service: str, options: Any) -> AbstractContextManager[None]:

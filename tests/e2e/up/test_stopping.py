@@ -5,57 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.up.processes import MODULE, Run, started
 from tests.nats_server import EmbeddedServer
 from tests.unit.watcher.cluster import Cluster
-from tests.waiting import until
 from tidewright.asking.services import SERVICES, Role
 from tidewright.log.connection import Log
 
-WITHIN_S = 10.0
-"""What a service is given, as the issue says it. Kubernetes gives 30 s."""
-SLACK_S = 50.0
-"""For a machine that does much else."""
-
-
-class Run:
-    """A service's process, and what it has said."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
-        self.said = ""
-        self._reading = asyncio.create_task(self._read())
-
-    async def _read(self) -> None:
-        assert self.process.stderr is not None
-        async for line in self.process.stderr:
-            self.said += line.decode()
-
-    async def until(self, *words: str) -> None:
-        found = [*words]
-        await until(
-            lambda: self.said,
-            lambda said: self.process.returncode is not None or any(word in said for word in found),
-            what=f"{found} in what it says",
-            within_s=90.0,
-        )
-        assert self.process.returncode is None, self.said
-
-    async def end(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(WITHIN_S + SLACK_S):
-            code = await self.process.wait()
-        await self._reading
-        return code
-
-
-MODULE = ("-m", "tidewright.cli.main")
 FULL = "the outbound buffer is full"
 FILLING = (
     "-c",
@@ -107,17 +68,8 @@ async def running(
     ]
     if role in (Role.WATCHER, Role.ACTUATOR):
         arguments += ["--kubeconfig", str(kubeconfig)]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, *program, *arguments,
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    run = Run(process)
-    try:
+    async with started(*arguments, program=program) as run:
         yield run
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
 
 
 AT_WORK = {

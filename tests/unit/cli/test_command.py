@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tidewright.asking.services import SERVICES, Role, Service, load
-from tidewright.cli import main
+from tidewright.cli import main, together
 from tidewright.cli.commands import BY_NAME, COMMANDS
 from tidewright.cli.console import Printer, parsed
 
@@ -54,7 +54,11 @@ def test_every_command_has_help_with_two_examples(name: str, capsys: pytest.Capt
 
 @pytest.mark.parametrize("line", [line for c in COMMANDS for line, _ in c.examples])
 def test_every_example_is_accepted_by_the_parser(line: str) -> None:
-    main.application().parse_args(line.split()[1:], exit_on_error=False, print_error=False)
+    arguments = line.split()[1:]
+    if together.asked_for(arguments):
+        assert together.read(arguments[1:])
+    else:
+        main.application().parse_args(arguments, exit_on_error=False, print_error=False)
 
 
 @pytest.mark.parametrize("service", [s.name for s in SERVICES])

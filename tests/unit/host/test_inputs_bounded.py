@@ -15,8 +15,9 @@ from aiohttp import web
 from tidewright.host.ports.bodies import BadBody, Bodies
 from tidewright.host.ports.connections import Bounds, Site
 from tidewright.host.ports.tokens import BadTokens, Tokens, is_loopback, parse
-from tidewright.host.process import health as health_module
+from tidewright.host.process import probes as probes_module
 from tidewright.host.process.health import Health
+from tidewright.host.process.probes import Probes
 
 Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -116,9 +117,9 @@ async def test_half_a_head_is_hung_up_on_and_connections_make_room() -> None:
 async def test_metrics_are_for_this_machine_or_for_a_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    health = Health("watcher")
-    await health.start("127.0.0.1", 0)
-    url = f"http://127.0.0.1:{health.port}"
+    probes = Probes([Health("watcher")])
+    await probes.start("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{probes.port}"
     try:
         async with aiohttp.ClientSession(url) as session:
 
@@ -127,31 +128,32 @@ async def test_metrics_are_for_this_machine_or_for_a_token(
                     return answer.status
 
             assert await status("/metrics") == 200
-            monkeypatch.setattr(health_module, "is_loopback", lambda _: False)  # as from another pod
+            monkeypatch.setattr(probes_module, "is_loopback", lambda _: False)  # as from another pod
             assert await status("/metrics") == 403
             assert await status("/livez") == 200
             (tmp_path / "token").write_text("a-token-that-nobody-guesses")
-            health.metrics_tokens = Tokens(tmp_path / "token")
+            probes.metrics_tokens = Tokens(tmp_path / "token")
             assert await status("/metrics") == 401
             assert await status("/metrics", Authorization="Bearer a-token-that-nobody-guesses") == 200
             assert await status("/metrics", Authorization="Basic a-token-that-nobody-guesses") == 401
             monkeypatch.undo()
             assert await status("/metrics") == 401
     finally:
-        await health.stop()
+        await probes.stop()
 
 
 async def test_readiness_shows_no_password() -> None:
     health = Health("watcher", not_ready="nobody answers at nats://a:s3cret@one:4222,nats://a:p@ss@two:4222")
-    await health.start("127.0.0.1", 0)
+    probes = Probes([health])
+    await probes.start("127.0.0.1", 0)
     try:
-        async with aiohttp.ClientSession(f"http://127.0.0.1:{health.port}") as session:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{probes.port}") as session:
             for path in ("/readyz", "/other"):
                 async with session.get(path) as answer:
                     text = await answer.text()
                     assert text == "nobody answers at nats://***@one:4222,nats://***@two:4222\n"
     finally:
-        await health.stop()
+        await probes.stop()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -20,7 +21,7 @@ from tidewright.asking.services import BY_NAME, SERVICES
 from tidewright.cli import run
 from tidewright.host.loop.settings import Settings
 from tidewright.host.process import service as deciders
-from tidewright.host.process.process import ProcessOptions
+from tidewright.host.process.process import Part, ProcessOptions
 from tidewright.host.webhook.server import EndpointOptions
 from tidewright.shardmanager.labels import endpoint as shard_labels
 from tidewright.spread.admission import endpoint as admission
@@ -88,17 +89,18 @@ def given(service: str, *flags: str) -> str:
     """What runs a service, and its process, are given by a command line."""
     taken: list[Any] = []
 
-    def run_process(options: ProcessOptions, guarded: Any) -> int:
+    def run_together(parts: Sequence[Part]) -> int:
         """Runs the service's main function, as far as what is put in its place."""
-        taken.append(options)
-        inspect.getclosurevars(guarded).nonlocals["main"](None)
+        [part] = parts
+        taken.append(part.options)
+        inspect.getclosurevars(part.main).nonlocals["main"](None)
         return 0
 
     with pytest.MonkeyPatch.context() as patch:
         for module in (watcher, actuator, shard_labels, admission):
             patch.setattr(module, "run", lambda options, process: taken.append(options))
         patch.setattr(deciders, "run_decider", lambda process, decider, *options: taken.append(options))
-        patch.setattr(run, "run_process", run_process)
+        patch.setattr(run, "run_together", run_together)
         run.app([service, *flags], exit_on_error=False, result_action="return_value")
     assert len(taken) == 2, f"{service} {flags}: {taken}"
     return repr(taken)

@@ -27,6 +27,7 @@ from tidewright.events.facts import MetricSampled, WatermarkPodAutoscalerObserve
 from tidewright.host.ports import certificate_files
 from tidewright.host.process.health import Health
 from tidewright.host.process.misconfigured import Misconfigured
+from tidewright.host.process.probes import Probes
 from tidewright.host.process.process import Process, ProcessOptions
 from tidewright.log import disk
 from tidewright.log.connection import Log
@@ -57,7 +58,8 @@ async def serving(
 ) -> AsyncIterator[aiohttp.ClientSession]:
     """A watcher with its HTTP port, and a client of it."""
     process = Process(ProcessOptions("watcher", health_host=health_host), Health("watcher"))
-    await process.health.start(health_host, 0)
+    probes = Probes([process.health])
+    await probes.start(health_host, 0)
     given = Options(
         nats_url=nats.url,
         cluster="test",
@@ -66,7 +68,7 @@ async def serving(
         **options,
     )
     task = asyncio.create_task(service.run(given, process))
-    base = f"http://127.0.0.1:{process.health.port}"
+    base = f"http://127.0.0.1:{probes.port}"
     try:
         async with aiohttp.ClientSession(base) as session:
             yield session
@@ -74,7 +76,7 @@ async def serving(
         process.stop.set()
         async with asyncio.timeout(30):
             await asyncio.gather(task, return_exceptions=True)
-        await process.health.stop()
+        await probes.stop()
 
 
 def bearer(token: str) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 process        logging, probes, signals, exit codes
 service        a decider as a service: connect, find the stream, join, run
-health         probes and metrics over HTTP; exposition: series that a decider tells of its states
+health         how a service is and what it counts; probes: that over HTTP
+exposition     series that a decider tells of its states
 copies         whether as many servers keep the log as should
 measuring      how long the parts of a decider's work take
 software       which software decided: a version, and a digest of its code

@@ -1,8 +1,7 @@
-"""Probes and metrics over HTTP.
+"""How a service is, and what it counts; `probes` answers with it over HTTP.
 
 Ready: the bus is connected and the fold has caught up; a standby is ready too. Live: the loop
-turned within its budget; ticks count, so quiet is not dead. Metrics tell what runs here and how
-much: they are for this machine's own callers, and for those that bring a token.
+turned within its budget; ticks count, so quiet is not dead.
 """
 
 from __future__ import annotations
@@ -14,15 +13,10 @@ from typing import TypeAlias
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.aiohttp import make_aiohttp_handler
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from tidewright.events.version import __version__
-from tidewright.host.ports.connections import LINGERING_S, Bounds, Site
-from tidewright.host.ports.tokens import Tokens, challenge, is_loopback
 from tidewright.log.redaction import redacted
 
-LOOP_BUDGET_S = 30.0
 STARTUP_S = 120.0
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -82,20 +76,14 @@ class Health:
     halted: str = ""
     """Why it acts on nothing any more, whatever `not_ready` says; only a restart ends that."""
     metrics: Metrics = field(init=False)
-    port: int = 0
     routes: dict[str, Handler] = field(default_factory=dict)
-    """What a service answers besides, by path, all methods; may be filled while it runs."""
+    """What it answers besides, by path, all methods; may be filled while it runs."""
     more_metrics: Callable[[], Awaitable[str]] | None = None
     """Further series in the text form, for `/metrics`."""
-    metrics_tokens: Tokens | None = None
-    """What callers of `/metrics` have to bring; without them, only callers on this machine are answered."""
     _ticked: float = field(default_factory=lambda: time.monotonic() + STARTUP_S)
-    _runner: web.AppRunner | None = None
-    _bounds: Bounds = field(default_factory=Bounds)
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.service)
-        self._registry: Handler = make_aiohttp_handler(registry=self.metrics.registry)
 
     def tick(self) -> None:
         """The loop turned."""
@@ -106,56 +94,12 @@ class Health:
         """Seconds since the loop last turned."""
         return max(0.0, time.monotonic() - self._ticked)
 
-    def application(self) -> web.Application:
-        """`/livez`, `/readyz`, `/metrics`."""
-        app = web.Application(middlewares=[self._bounds.middleware])
-        app.router.add_get("/livez", self._live)
-        app.router.add_get("/readyz", self._ready)
-        app.router.add_get("/metrics", self._metrics)
-        app.router.add_route("*", "/{path:.*}", self._other)
-        return app
+    @property
+    def unready(self) -> str:
+        """Why it is not ready; empty when it is."""
+        return redacted(self.halted or self.not_ready)
 
-    async def start(self, host: str, port: int) -> None:
-        """Serve; port 0 takes a free one, which `port` then names."""
-        self._runner = web.AppRunner(self.application(), access_log=None, lingering_time=LINGERING_S)
-        await self._runner.setup()
-        await Site(self._runner, host, port, self._bounds).start()
-        self.port = self._runner.addresses[0][1]
-
-    async def stop(self) -> None:
-        """Stop serving."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-
-    async def _metrics(self, request: web.Request) -> web.StreamResponse:
-        if self.metrics_tokens is None and not is_loopback(request.remote):
-            problem = "/metrics answers callers on this machine alone: start with --metrics-token-file FILE"
-            return web.Response(status=403, text=f"{problem}\n")
-        if self.metrics_tokens is not None and self.metrics_tokens.of(request) is None:
-            return challenge("/metrics")
-        if self.more_metrics is None:
-            return await self._registry(request)
-        own = generate_latest(self.metrics.registry).decode()
-        more = await self.more_metrics()
-        return web.Response(body=(own + more).encode(), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
-
-    async def _other(self, request: web.Request) -> web.StreamResponse:
-        handler = self.routes.get(request.path)
-        if handler is None and (why := self.halted or self.not_ready):
-            return web.Response(status=503, text=f"{redacted(why)}\n", headers={"Retry-After": "1"})
-        if handler is None:
-            return web.Response(status=404, text=f"{self.service} has no {request.path}\n")
-        return await handler(request)
-
-    async def _live(self, _: web.Request) -> web.Response:
-        if self.stuck_s > LOOP_BUDGET_S:
-            return web.Response(status=503, text=f"the loop has not turned for {self.stuck_s:.0f} s\n")
-        return web.Response(text="ok\n")
-
-    async def _ready(self, _: web.Request) -> web.Response:
-        why = self.halted or self.not_ready
-        return (
-            web.Response(status=503, text=f"{redacted(why)}\n")
-            if why
-            else web.Response(text=f"ok{self.note and f', {self.note}'}\n")
-        )
+    async def exposition(self) -> bytes:
+        """All its series in the text form."""
+        own = generate_latest(self.metrics.registry)
+        return own if self.more_metrics is None else own + (await self.more_metrics()).encode()

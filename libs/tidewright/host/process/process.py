@@ -1,5 +1,7 @@
 """One OS process of Tidewright: structured logs on stderr, probes, signals, exit codes.
 
+It runs one service, or several that live and end together: each with a connection, probes and metrics of its own.
+
 Exit codes: 0 asked to stop; 1 failed; 2 refused configuration; 69 a dependency is not available. Who was asked to stop
 has `STOP_WITHIN_S` to hand over what it has; a dependency that is away meanwhile is no failure of its.
 """
@@ -12,10 +14,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import structlog
 import uvloop
@@ -23,6 +25,7 @@ import uvloop
 from tidewright.host.ports.tokens import BadTokens, Tokens
 from tidewright.host.process.health import Health
 from tidewright.host.process.misconfigured import Misconfigured
+from tidewright.host.process.probes import Probes
 from tidewright.host.process.stderr import STDERR
 from tidewright.log import errors
 from tidewright.log.redaction import redact_line
@@ -64,7 +67,7 @@ class ProcessOptions:
 
 @dataclass
 class Process:
-    """What a service's main function is given.
+    """What a service's main function is given; several services of one process share `stop`.
 
     Attributes:
         stop: is set when the process is told to stop.
@@ -75,6 +78,17 @@ class Process:
     health: Health
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     drain_s: float = 0.0
+
+
+Main: TypeAlias = Callable[[Process], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A service of a process."""
+
+    options: ProcessOptions
+    main: Main
 
 
 def configure_logs(level: str, log_format: str, **bound: str) -> None:
@@ -100,18 +114,26 @@ def configure_logs(level: str, log_format: str, **bound: str) -> None:
     structlog.contextvars.bind_contextvars(**bound)
 
 
-def run(options: ProcessOptions, main: Callable[[Process], Awaitable[None]]) -> int:
+def run(options: ProcessOptions, main: Main) -> int:
     """Run a service until it ends or is told to (SIGTERM, SIGINT), and return the exit code."""
-    configure_logs(options.log_level, options.log_format, service=options.service)
+    return run_together([Part(options, main)])
+
+
+def run_together(parts: Sequence[Part]) -> int:
+    """The same of several services: when one ends, all do. Logs and probes are as the first one's options have them."""
+    options = parts[0].options
+    configure_logs(
+        options.log_level, options.log_format, service=",".join(part.options.service for part in parts)
+    )
     # What is imported stays, so that no look for garbage need go through it; and each look is short, as by default.
     gc.freeze()
     gc.set_threshold(*GARBAGE)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_run(options, main))
+        return runner.run(_run(parts))
 
 
-async def _run(options: ProcessOptions, main: Callable[[Process], Awaitable[None]]) -> int:
-    code = await _served(options, main)
+async def _run(parts: Sequence[Part]) -> int:
+    code = await _served(parts)
     await _leave(code)
     return code
 
@@ -133,16 +155,24 @@ async def _leave(code: int) -> None:
         await asyncio.wait(others, timeout=CANCEL_AGAIN_S)
 
 
-async def _served(options: ProcessOptions, main: Callable[[Process], Awaitable[None]]) -> int:
+async def _served(parts: Sequence[Part]) -> int:
     logger = structlog.get_logger(__name__)
-    process = Process(options, Health(options.service))
+    stop, asked = asyncio.Event(), asyncio.Event()
+    processes = [Process(part.options, Health(part.options.service), stop) for part in parts]
+    options = parts[0].options
+
+    def ask() -> None:
+        asked.set()
+        stop.set()
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, process.stop.set)
+        loop.add_signal_handler(number, ask)
+    probes = Probes([process.health for process in processes])
     try:
         if options.metrics_token_file is not None:
-            process.health.metrics_tokens = Tokens(options.metrics_token_file)
-        await process.health.start(options.health_host, options.health_port)
+            probes.metrics_tokens = Tokens(options.metrics_token_file)
+        await probes.start(options.health_host, options.health_port)
     except BadTokens as error:
         logger.error(
             "cannot start", reason="BadTokens", error=str(error), do="name another --metrics-token-file"
@@ -154,38 +184,52 @@ async def _served(options: ProcessOptions, main: Callable[[Process], Awaitable[N
             do="pass another --health-port, or 0 for any free one",
         )  # fmt: skip
         return EXIT_UNAVAILABLE
-    logger.info("started", health_port=process.health.port)
-    work = asyncio.ensure_future(main(process))
+    logger.info("started", health_port=probes.port)
+    pairs = zip(parts, processes, strict=True)
+    work = asyncio.gather(*(_lived(part, process, asked) for part, process in pairs))
     try:
-        if not await _ended(process, work):
+        if not await _ended(processes, work):
             logger.warning("not everything was handed over in time, stopped all the same")
             # What does not heed its cancellation is not waited for: the loop would, at its end.
             sys.stderr.flush()
-            os._exit(EXIT_OK)
-        work.result()
+            os._exit(EXIT_OK if asked.is_set() else EXIT_FAILED)
+        if code := max(work.result()):
+            return code
     except asyncio.CancelledError:
-        if not process.stop.is_set():
-            raise
-    except Exception as error:  # noqa: BLE001 - the last place where it can be told
-        if not process.stop.is_set() or not is_outage(error):
-            return _failed(logger, error)
-        logger.warning("stopped while the log was away", error=str(next(causes(error))))
+        if not asked.is_set():
+            return EXIT_FAILED  # one has ended, and another was cut off
     finally:
-        await process.health.stop()
+        await probes.stop()
     logger.info("stopped")
     return EXIT_OK
 
 
-async def _ended(process: Process, work: asyncio.Future[None]) -> bool:
-    """Whether a service has ended: by itself, or soon after it was told to. What takes longer is cut off."""
-    stop = asyncio.ensure_future(process.stop.wait())
+async def _lived(part: Part, process: Process, asked: asyncio.Event) -> int:
+    """A service's life, and its exit code; its end is that of all others of the process."""
+    structlog.contextvars.bind_contextvars(service=part.options.service)
+    logger = structlog.get_logger(__name__)
+    try:
+        await part.main(process)
+    except Exception as error:  # noqa: BLE001 - the last place where it can be told
+        if not asked.is_set() or not is_outage(error):
+            return _failed(logger, error)
+        logger.warning("stopped while the log was away", error=str(next(causes(error))))
+    finally:
+        process.stop.set()
+    return EXIT_OK
+
+
+async def _ended(processes: Sequence[Process], work: asyncio.Future[Any]) -> bool:
+    """Whether services have ended: by themselves, or soon after they were told to. What takes longer is cut off."""
+    stop = asyncio.ensure_future(processes[0].stop.wait())
     try:
         either: set[asyncio.Future[Any]] = {work, stop}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     finally:
         stop.cancel()
     if not work.done():
-        await asyncio.wait({work}, timeout=process.drain_s + STOP_WITHIN_S)
+        drain_s = max(process.drain_s for process in processes)
+        await asyncio.wait({work}, timeout=drain_s + STOP_WITHIN_S)
     if not work.done():
         work.cancel()
         await asyncio.wait({work}, timeout=CUT_OFF_S)

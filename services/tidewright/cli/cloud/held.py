@@ -66,5 +66,6 @@ def held(role: Role, command: str, specs: Sequence[CloudSpec], around: Surroundi
                     " account: end that, or leave the cloud out; two that order at one group undo each other's work"
                 )
     said = _Held(role=role, clouds=tuple(sorted(mine)), command=command, pid=os.getpid())
-    with lifefiles.kept(where / f"{role}-{said.pid}.json", msgspec.json.encode(said) + b"\n"):
+    name = f"{role}-{command.rpartition(' ')[2]}-{said.pid}.json"  # watcher and actuator may share a process
+    with lifefiles.kept(where / name, msgspec.json.encode(said) + b"\n"):
         yield
