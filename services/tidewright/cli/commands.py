@@ -80,6 +80,7 @@ COMMANDS: tuple[Command, ...] = (
             ("tidewright run shard-manager --nats nats://nats:4222 --cluster prod", "a decider"),
             ("tidewright run spread-admission --port 8443 --service tidewright/spread-admission:443", "behind a Service"),
             ("tidewright run shard-labels --port 8443 --service tidewright/shard-labels:443", "behind a Service"),
+            ("tidewright run archiver --cluster prod --archive s3://audit/logs --key archiver.key", "what seals the log"),
         ),
     ),
     Command(

@@ -160,8 +160,8 @@ def _subresources(manifest: Object, name: str) -> Object:
 
 def _service(manifest: Object) -> str:
     """The service whose API the definition is part of."""
-    group = manifest["spec"]["group"]
-    for service in SERVICES:
+    group, own = manifest["spec"]["group"], manifest["spec"]["names"]["kind"].lower()
+    for service in sorted(SERVICES, key=lambda service: own not in service.lists):
         for name in sorted(service.explains):
             if name in BY_NAME and BY_NAME[name].group == group:
                 return service.name
