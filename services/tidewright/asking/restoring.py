@@ -6,6 +6,7 @@ begun and not finished is begun anew.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from tidewright.host.fold.plan import timer_message
 from tidewright.log.belief import refused
 from tidewright.log.clock import Clock
 from tidewright.log.connection import Log, Message
+from tidewright.log.continuity import CHECK_S
 from tidewright.log.envelope import (
     BATCH_COMMIT,
     BATCH_ID,
@@ -43,6 +45,8 @@ from tidewright.log.stream_settings import AGED
 from tidewright.log.subjects import ALL, Slot, Subjects, unescape
 
 WRITER = "restore"
+NOTICED_S = 3 * CHECK_S
+"""Within so long every service that runs has looked whether the log is still the one that it has read."""
 BESIDE = "restoring"
 """Begins the subjects on which messages are put back."""
 TIMER = "timer"
@@ -104,6 +108,7 @@ async def restored(log: Log, segments: Segments, target: Target) -> Restored:
     )
     log.slots, log.replicas, log.max_age_s = manifest.slots, target.replicas, target.max_age_s
     await _begin(log, wanted, segments.seals[-1].digest)
+    begun = time.monotonic()
     putting = _Putting(log, manifest)
     await putting.all(files.records())
     skipped = target.skip if target.skip is not None else likely_lost(segments, time.time())
@@ -119,6 +124,9 @@ async def restored(log: Log, segments: Segments, target: Target) -> Restored:
         pending.due |= {(snapshot.service, snapshot.slot, key): due for key, due in snapshot.timers.items()}
     for record in files.records():
         pending.take(record)
+    # Who runs on and has read the log that was lost finds another one meanwhile, and appends nothing any more: what he has
+    # folded of it might fit behind a checkpoint that was put back.
+    await asyncio.sleep(max(0.0, begun + NOTICED_S - time.monotonic()))
     # From here on it takes what services say; it is no log until its timers are set.
     await log.api(
         f"STREAM.UPDATE.{log.stream}", wanted | {"metadata": {"tw.cluster": log.cluster, RESTORING: "timers"}}

@@ -18,6 +18,9 @@ from tidewright.archive.store import FolderStore
 from tidewright.kube.client import Kube
 
 RUN = ("watcher", "autoscaler", "spread", "actuator")
+OFTEN = ("--metrics-interval", "1")
+SOON: dict[str, Any] = {"upscaleForbiddenWindowSeconds": 1}
+"""Nobody here waits for a window of a minute."""
 
 
 async def command(*arguments: str) -> str:
@@ -51,11 +54,11 @@ async def test_a_lost_log_comes_back_from_the_archive_and_nothing_is_done_twice(
         load(name, 60.0)
         await world.until(f"{world.deployments}/{name}", ready(2))
     where = ["--archive", str(archive), "--cluster", services.name, "--nats", nats.url]
-    await services.start(*RUN)
+    await services.start(*RUN, watcher=OFTEN)
     archiver = services.beside()
     sealing = ("--archive", str(archive), "--key", str(tmp_path / "key"), "--every", "0.5")
     await archiver.start("archiver", archiver=sealing)
-    await world.make(world.autoscalers, autoscaler(f"{namespace}.web"))
+    await world.make(world.autoscalers, autoscaler(f"{namespace}.web", **SOON))
     await scaled("web", 6)
     async with await services.log() as log:
         _, end = await log.bounds()
@@ -70,7 +73,7 @@ async def test_a_lost_log_comes_back_from_the_archive_and_nothing_is_done_twice(
     last = await sealed_to()
 
     # What is done now is on no segment.
-    more = autoscaler(f"{namespace}.later", target="later") | {"metadata": {"name": "later"}}
+    more = autoscaler(f"{namespace}.later", target="later", **SOON) | {"metadata": {"name": "later"}}
     await world.make(world.autoscalers, more)
     before = await scaled("later", 6)
     await nats.kill()
@@ -85,7 +88,7 @@ async def test_a_lost_log_comes_back_from_the_archive_and_nothing_is_done_twice(
     await services.supervisor.stop()
     again = services.beside()
     try:
-        await again.start(*RUN)
+        await again.start(*RUN, watcher=OFTEN)
         await again.start("archiver", archiver=sealing)
         async with await again.log() as log:
             decided = f"{log.subjects.root}.decision.*.autoscaler.*.{namespace}.later"

@@ -40,6 +40,12 @@ SKIP = 100
 TOLD = ("services", "decisions", "checkpoints", "differences", "first", "writtenBy")
 
 
+@pytest.fixture(autouse=True)
+def nobody_runs_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So nobody has to notice."""
+    monkeypatch.setattr(restoring, "NOTICED_S", 0.0)
+
+
 async def stored(log: Log) -> dict[int, tuple[str, bytes]]:
     async with log.reader([log.subjects.everything], believing=False) as reader:
         return {record.seq: (record.subject, record.body) async for record in reader.until_current()}
@@ -117,7 +123,7 @@ async def test_what_was_begun_and_not_finished_is_no_log_and_is_begun_anew(
         with pytest.raises(BadArchive, match="is being put back"):
             await same_log(RunningLog(log), segments.heads[-1])
         assert await asked("install", "--cluster", "chaos", "--nats", nats.url, "--cluster-id", "none") == 2
-        monkeypatch.undo()
+        monkeypatch.setattr(restoring._Putting, "_put", put)
         found = await restored(log, segments, Target(1, 3600.0, SKIP))
         await log.adopt_slots()
         assert log.max_age_s == 3600.0
