@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.provisioning.workloads import ON, Workloads, replica_set
@@ -336,6 +336,54 @@ def test_the_split_is_that_of_the_ledger(
         fold(ledger, entry)
         chosen[named("ws", where) if where else ""] = chosen.get(named("ws", where) if where else "", 0) + 1
     assert found == chosen
+
+
+ODD = st.one_of(
+    st.none(),
+    st.integers(-3, 6),
+    st.integers(-120, 120).map(lambda percent: f"{percent}%"),
+    st.sampled_from(("", "%", "3", "nonsense")),
+)
+
+
+@pytest.mark.timeout(30)
+@settings(max_examples=200, deadline=None)
+@given(
+    subsets=st.lists(st.tuples(st.sampled_from(("", "a", "b")), ODD), max_size=5),
+    kind=st.sampled_from(("Deployment", "StatefulSet")),
+    replicas=st.integers(0, 20),
+    there=st.lists(st.sampled_from(("", "ws/", "ws/a", "ws/b", "other/a")), max_size=8),
+    pods=st.integers(0, 15),
+    closed=st.sets(st.sampled_from(("", "a", "b"))),
+)
+@example([("a", 0), ("a", 5)], "Deployment", 3, [], 3, set())
+@example([("", 0), ("", 5)], "Deployment", 3, [], 3, set())
+@example([("", 0)], "Deployment", 3, [], 3, set())
+def test_whatever_a_spread_says_each_pod_is_put_somewhere_once(
+    subsets: list[tuple[str, int | str | None]],
+    kind: str,
+    replicas: int,
+    there: list[str],
+    pods: int,
+    closed: set[str],
+) -> None:
+    """Names may be there twice, or missing: of two of one name that is meant which has room."""
+    given_subsets = [
+        {"name": name, "maxReplicas": limit, "patch": {"n": n}} for n, (name, limit) in enumerate(subsets)
+    ]
+    spread = parse_spec(
+        {"targetRef": {**TARGET, "kind": kind}, "subsets": given_subsets}, namespace="ns", name="ws"
+    )
+    workload = Workload(uid="u", api_version="apps/v1", replicas=replicas)
+    places = {PodKey(pod_key("ns", f"p-{n}")): place for n, place in enumerate(there)}
+    found = split(Taking(spread, frozenset(closed)), workload, pods, places)
+    assert sum(part.pods for part in found) == pods
+    assert len(found) <= len(subsets) + 1
+    for part in found:
+        assert part.pods > 0
+        assert part.subset is None or part.subset.name not in closed
+        limit = part.subset.limit if part.subset is not None else None
+        assert not isinstance(limit, int) or part.pods <= limit
 
 
 def test_nothing_is_split_that_is_not_expected() -> None:

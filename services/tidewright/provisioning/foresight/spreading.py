@@ -19,7 +19,7 @@ from tidewright.kube.customworkloads import BadApiVersion, group_version
 from tidewright.kube.keys import ObjectKey, PodKey, parts
 from tidewright.kube.selectors import SelectorError
 from tidewright.kube.workloadspreads import limits
-from tidewright.kube.workloadspreads.choose import Slot, by_ordinal, by_slots
+from tidewright.kube.workloadspreads.choose import Choice, Slot, by_ordinal, by_slots
 from tidewright.kube.workloadspreads.placements import placement_of
 from tidewright.kube.workloadspreads.sharing import selected
 from tidewright.kube.workloadspreads.spec import MATCHED_ANNOTATION, BadSpread, Spread, Subset, parse_spec
@@ -135,24 +135,31 @@ def split(taking: Taking, workload: Workload, pods: int, there: Mapping[PodKey, 
     spread, found = taking.spread, list[Part]()
     if spread.target is not None and spread.target.kind == "StatefulSet" and not spread.trivial:
         chosen = Counter(
-            by_ordinal(spread.subsets, name, taking.closed).subset or "" for name in _free_names(pods, there)
+            _place(by_ordinal(spread.subsets, name, taking.closed)) for name in _free_names(pods, there)
         )
-        return [_part(spread, many, name) for name, many in chosen.items()]
+        return [_part(spread, many, place) for place, many in chosen.items()]
     held = Counter(there.values())
     while pods > 0:
         slots = [_slot(taking, subset, workload, held) for subset in spread.subsets]
-        name = by_slots(slots).subset
-        free = next((slot.missing for slot in slots if slot.name == name), -1)
+        place = _place(by_slots(slots))
+        free = slots[place].missing if place < len(slots) else -1
         many = pods if free < 0 else min(pods, free)
-        found.append(_part(spread, many, name or ""))
+        found.append(_part(spread, many, place))
         held[found[-1].name] += many
         pods -= many
     return found
 
 
-def _part(spread: Spread, pods: int, name: str) -> Part:
-    subset = spread.subset(name)
-    return Part(pods) if subset is None else Part(pods, subset, named(spread.name, name))
+def _place(choice: Choice) -> int:
+    """Where the chosen subset stands, behind all for none: several may have one name, or none, and only some of them be full."""
+    return len(choice.refused)
+
+
+def _part(spread: Spread, pods: int, place: int) -> Part:
+    if place == len(spread.subsets):
+        return Part(pods)
+    subset = spread.subsets[place]
+    return Part(pods, subset, named(spread.name, subset.name))
 
 
 def _slot(taking: Taking, subset: Subset, workload: Workload, held: Mapping[str, int]) -> Slot:
