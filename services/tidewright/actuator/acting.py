@@ -38,6 +38,7 @@ from tidewright.actuator.options import SERVICE, Options
 from tidewright.actuator.plan import Job, Plan, Rank, rank
 from tidewright.actuator.verdict import Again, Done, Lost, Refused, Result
 from tidewright.events import registry
+from tidewright.events.acting import Held
 from tidewright.events.base import Event, Outcome
 from tidewright.events.config import ClockSet
 from tidewright.events.decisions import Effect
@@ -65,6 +66,9 @@ LOOKED_S = 0.5
 OWNED_S = 0.5
 """Wall seconds for which it is believed that nobody has taken over. Who takes over waits as long before acting:
 what a process without the bus still writes was looked at before, and the API server refuses it for its version."""
+LONG_S, ROUNDS = 0.5, 3
+"""Wall seconds beyond which what the log was asked together may have been answered on both sides of an outage, and is
+asked again; and how often at most, since on a bus that is always as slow nothing would be done any more."""
 ALERTS = 256
 """Causes of a refusal that are each said once: whoever makes up names does not fill the log of this process."""
 _TOKENS = ("service", "kind", "namespace", "name")
@@ -351,13 +355,8 @@ class Actuator:
         )
         attempt = 0
         while True:
-            began, since = loop.time(), None
-            if not isinstance(job.effect, ForgetEndpoint):
-                since = await self._lookout.kept()
-            # All are asked of the log, and none waits for another: a reaction is in a hurry.
-            held, refusal, _ = await asyncio.gather(
-                self._modes.now(job.effect, since=since), self._groundless(job), self._owned()
-            )
+            began = loop.time()
+            held, refusal = await self._held(job)
             deadline += loop.time() - began  # what the log, or a watcher, was away for is not its fault
             if not held.acts:
                 undone = Done(reason=verdict.DRY_RUN if held.mode == "dry-run" else verdict.SHADOW)
@@ -381,6 +380,23 @@ class Actuator:
                 self._end(job, overtaken, allowance)
                 return
         self._end(job, verdict.outcome(job.effect, result, 0.0, allowance.requests), allowance)
+
+    async def _held(self, job: Job) -> tuple[Held, Refusal | None]:
+        """What the log says now of an effect that is about to be tried: what holds for it, and why it has no ground.
+
+        Returns once somebody looks, and this process is known to be the one that acts.
+        """
+        loop = asyncio.get_running_loop()
+        for _ in range(ROUNDS):
+            since = None if isinstance(job.effect, ForgetEndpoint) else await self._lookout.kept()
+            began = loop.time()
+            # All are asked of the log, and none waits for another: a reaction is in a hurry.
+            held, refusal, _ = await asyncio.gather(
+                self._modes.now(job.effect, since=since), self._groundless(job), self._owned()
+            )
+            if loop.time() - began <= LONG_S:
+                break  # else one may have answered before the bus went away, and another one waited until it was back
+        return held, refusal
 
     async def _groundless(self, job: Job) -> Refusal | None:
         """Why what a user has said is no ground for an effect; None when it is one, or none is needed."""

@@ -10,14 +10,18 @@ import msgspec
 import pytest
 
 from tests.unit.actuator.effects import Watched
-from tidewright.actuator import acting, verdict
+from tests.waiting import until
+from tidewright.actuator import acting, modes, verdict
 from tidewright.actuator.acting import Actuator
 from tidewright.actuator.apply import Allowance, Applier
 from tidewright.actuator.ledger import ActPosition
 from tidewright.actuator.options import Options
 from tidewright.actuator.plan import Job
 from tidewright.actuator.verdict import Again, Done, Result
+from tidewright.events import registry
+from tidewright.events.acting import MODES
 from tidewright.events.base import ObjectRef
+from tidewright.events.config import ModesSet
 from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.outcomes import Applied
 from tidewright.host.loop.fenced import ended_by
@@ -36,10 +40,11 @@ class Shared:
 
     def __init__(self, incarnations: Sequence[str | LogError]) -> None:
         self._incarnations = list(incarnations)
+        self.words: dict[str, bytes] = {}
 
     async def last(self, subject: str) -> Record | None:
-        if subject.split(".")[2] != "checkpoint":
-            return None  # no modes are set, and no incumbent is seen
+        if subject.split(".")[2] != "checkpoint":  # at first no modes are set, and no incumbent is seen
+            return Record(1, subject, self.words[subject], {}) if subject in self.words else None
         said = self._incarnations.pop(0)
         if isinstance(said, LogError):
             raise said
@@ -126,3 +131,36 @@ async def test_an_outage_of_the_log_takes_nothing_from_the_time_for_retries(
     assert said is not None
     _, outcome = said
     assert (applier.attempts, type(outcome)) == (2, Applied)
+
+
+async def test_modes_that_answered_before_an_outage_are_asked_again_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The bus goes away between two answers: what is set meanwhile holds for what is carried out then."""
+    monkeypatch.setattr(modes, "BELIEVED_S", 0.0)
+    log, applier = Shared([]), Later()
+    actuator = Actuator(
+        Options(nats_url="", cluster="c"), cast("Log", log), cast("Applier", applier), lookout=Watched()
+    )
+    loop = asyncio.get_running_loop()
+    plain, passed = loop.time, 0.0
+    effect = ScaleWorkload(at=1.0, id="autoscaler.1.1.0", target=WEB, replicas=5, from_replicas=3)
+    dry_run = ModesSet(at=2.0, services={"autoscaler": "dry-run"})
+
+    async def owned() -> None:
+        """The first time it waits an outage out, before which the modes have answered."""
+        nonlocal passed
+        if not passed:
+            await until(lambda: bool(actuator._modes._read_at))
+            passed = 60.0
+            log.words[log.subjects.config(MODES)] = registry.encode(dry_run)
+
+    monkeypatch.setattr(actuator, "_owned", owned)
+    monkeypatch.setattr(loop, "time", lambda: plain() + passed)
+    actuator._plan.add(Job(1, "tw.c.decision.1.autoscaler.deployment.ns.web", effect, ""))
+    job = actuator._plan.next()
+    assert job is not None
+    await actuator._apply(job)
+    said = actuator._outcomes.get_nowait()
+    assert said is not None
+    assert (applier.attempts, said[1].reason) == (0, verdict.DRY_RUN)
