@@ -66,8 +66,8 @@ STEPPING = Decider(
 )
 
 
-async def pod(log: Log, name: str) -> None:
-    fact = PodObserved(at=time.time(), namespace="shop", name=name)
+async def pod(log: Log, name: str, ahead_s: float = 0.0) -> None:
+    fact = PodObserved(at=time.time() + ahead_s, namespace="shop", name=name)
     subject = log.subjects.fact(log.slot_of("shop"), "pod", "shop", name)
     await log.commit([Message(subject, registry.encode(fact))])
 
@@ -121,6 +121,20 @@ async def test_what_is_due_fires_with_the_commit_and_is_on_the_log_as_the_server
     message = plan.fired_message(log.subjects, Slot("0"), "counting", event, schedule)
     assert (message.headers, registry.decode(message.body)) == ({"Tw-Id": "a"}, event)
     assert all(not by_server & record.headers.keys() and record.headers["Tw-Id"] for record in fired)
+
+
+async def test_a_timer_that_would_be_set_in_steps_is_fired_itself_where_log_time_is_ahead_of_the_wall(
+    log: Log,
+) -> None:
+    """The server is told of a step towards it, for it is due on the wall after the checkpoint is said again."""
+    async with hosting(log, decider=STEPPING, renew_s=60.0) as host:
+        state = await ready(host)
+        await pod(log, "chain", ahead_s=LATER_S)
+        await until(lambda: len(state.fired) == STEPS)
+    records = await everything(log)
+    check(log, records)
+    fired = [registry.decode(record.body) for record in fires(log, records)]
+    assert [type(event) for event in fired] == [TimerFired] * STEPS
 
 
 async def test_a_server_that_does_not_let_it_is_left_to_fire_what_is_due(

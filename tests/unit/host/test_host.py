@@ -54,11 +54,14 @@ async def hosting(
     snapshot_distance: int = 20_000,
     history_distance: int = 200_000,
     decider: Decider[Any, Any] = COUNTING,
+    renew_s: float | None = None,
 ) -> AsyncIterator[Host[Any]]:
     """A host running in the background; ended as SIGTERM would."""
     writer = Writer("counting", member) if member else Writer("counting")
     membership = Alone(writer.incarnation) if alone else BucketMembership(log, "counting", writer.incarnation)
-    settings = Settings(snapshot_distance=snapshot_distance, history_distance=history_distance)
+    settings = Settings(
+        snapshot_distance=snapshot_distance, history_distance=history_distance, renew_s=renew_s
+    )
     host = Host(decider, log, membership, Health("counting"), writer=writer, settings=settings)
     stop = asyncio.Event()
     task = asyncio.create_task(host.run(stop))
