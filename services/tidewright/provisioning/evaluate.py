@@ -118,7 +118,8 @@ class Evaluation:
         pending_pods = pending(self.state, self.index, self.now)
         self.decisions += pending_pods.told
         self.dues += pending_pods.dues + self.expecting.dues
-        missed = coming_room.not_come(self.state, self.index, self.now)
+        # Where many nodes are unready their controllers may be late for that: nothing is concluded, or taken back, until they are not.
+        missed = coming_room.not_come(self.state, self.index, self.now) if self.view.healthy else []
         self.decisions += missed
         self.decisions += coming_room.troubles(self.state, self.expecting, self.now)
         waiting = pending_pods.pods

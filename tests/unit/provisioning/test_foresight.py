@@ -411,6 +411,43 @@ def test_orders_for_pods_that_do_not_come_are_taken_back_where_there_are_no_mach
     assert orders(cluster) == [("g", 8), ("g", 9)]
 
 
+def test_machines_that_boot_stay_for_a_minute_however_quickly_pods_have_come_before() -> None:
+    """Whoever makes the pods may be about to elect another, or a watch stands still."""
+    cluster = grown(boots=False)
+    cluster.advance(2)
+    shape = cluster.shape({"cpu": 3000})
+    cluster.replicas_of("web", "web-1", 8, template=cluster.told["Deployment/web"].template)
+    for number in range(8):
+        cluster.made(f"web-1-{number}", shape, replica_set("web-1"), unschedulable_since=cluster.now)
+    cluster.deployment("web", 8, status_replicas=8)
+    cluster.settle()
+    assert 0 < cluster.state.came_s["Deployment"] < 4
+    cluster.deployment("web", 12)
+    cluster.settle()
+    assert orders(cluster)[-1] == ("g", 12)
+    cluster.advance(50)
+    assert (deleted(cluster), cluster.object_events("ExpectedPodsDidNotCome")) == (0, [])
+    cluster.advance(11)
+    assert (deleted(cluster), len(cluster.object_events("ExpectedPodsDidNotCome"))) == (4, 1)
+
+
+def test_nothing_is_taken_back_while_the_cluster_is_unhealthy() -> None:
+    cluster = Workloads({**ON, "ok-total-unready-count": 0, "max-total-unready-percentage": 10}, boots=False)
+    cluster.add_group("g", target=1, maximum=50)
+    cluster.add_node("n", "g")
+    cluster.deployment("web", 0, template=cluster.form())
+    cluster.deployment("web", 6)
+    cluster.settle()
+    assert orders(cluster) == [("g", 6)]
+    node = f.NodeObserved(at=cluster.now, name="n", provider_id="sim://n", created_at=1.0)
+    cluster.tell(node)
+    cluster.advance(120)
+    assert (deleted(cluster), cluster.object_events("ExpectedPodsDidNotCome")) == (0, [])
+    cluster.tell(msgspec.structs.replace(node, at=cluster.now, ready=True, ready_changed_at=cluster.now))
+    cluster.advance(1)
+    assert (deleted(cluster), len(cluster.object_events("ExpectedPodsDidNotCome"))) == (5, 1)
+
+
 def test_orders_for_pods_that_their_controller_cannot_make_are_taken_back_at_once() -> None:
     cluster = grown(boots=False)
     cluster.settle()

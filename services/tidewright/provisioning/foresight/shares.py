@@ -29,7 +29,8 @@ from tidewright.provisioning.state import State
 
 FIRST_S = 60.0
 """For so long pods of a kind are waited for of which none has come yet."""
-LEAST_S, MOST_S = 15.0, 600.0
+LEAST_S, MOST_S = 60.0, 600.0
+"""Bounds of it where some have: machines that boot are not taken back while controllers elect another, or a watch stands still."""
 TIMES = 4.0
 """So many times as long as pods of their kind have taken, others are waited for."""
 
