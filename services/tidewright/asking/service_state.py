@@ -150,11 +150,16 @@ async def restored(source: Source, asked: Asked, up_to: int) -> Fold[Any]:
     restore.fold.digesting = False  # of a namespace alone they would be of nothing
     roles = _roles(asked)
     begun = restore.fold.position
+    # Each pattern is read to the end that it has when it is asked: a checkpoint from behind here may have been read, and what was
+    # decided before it not.
+    _, end = await source.bounds()
     patterns = await source.narrowed(asked.patterns(), begun)
     with progress(f"restoring {asked.service.name} as of sequence {up_to}", up_to - begun) as advance:
         advanced_to, since = begun, time.perf_counter()
         async with aclosing(source.merged(patterns, begun)) as records:
             async for record in records:
+                if record.seq > end:
+                    break
                 if record.seq >= advanced_to + TOLD_EVERY:
                     advance(record.seq - advanced_to)
                     advanced_to = record.seq

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from tidewright.asking.service_state import Asked, restored
 from tidewright.asking.services import BY_NAME
 from tidewright.host.fold.order import Fold
 from tidewright.log.export import ExportFile
+from tidewright.log.reader import Record
 
 LOG = Path(__file__).parents[2] / "recorded" / "chaos.twlog"
 NAMESPACES = {"autoscaler": "team-0", "provisioning": "", "spread": "team-1", "shard-manager": "team-0"}
@@ -80,6 +83,28 @@ def test_a_question_after_another_reads_what_lies_between_alone() -> None:
     log.merged = counted  # type: ignore[method-assign]  # how far back it reads is the point
     folded(log, "provisioning", last - 200)
     assert read == [kept.position]
+
+
+def test_a_checkpoint_that_comes_while_it_is_read_is_not_gone_by() -> None:
+    """A running log is read by a reader for each kind of messages, and that of decisions may have ended before."""
+    ends = range(400, asyncio.run(source().bounds())[1], 397)
+    for end in ends:
+        log = source()
+        whole, bounds = log.merged, log.bounds
+
+        async def so_far() -> tuple[int, int]:
+            return 1, end  # noqa: B023  # called in this turn alone
+
+        async def unevenly(patterns: Sequence[str], after: int = 0) -> AsyncGenerator[Record, None]:
+            async with aclosing(whole(patterns, after)) as records:  # noqa: B023
+                async for record in records:
+                    if record.seq <= end or ".checkpoint." in record.subject:  # noqa: B023
+                        yield record
+
+        log.bounds, log.merged = so_far, unevenly  # type: ignore[method-assign]
+        folded(log, "autoscaler", end)
+        log.bounds, log.merged = bounds, whole  # type: ignore[method-assign]
+        assert state_of(folded(log, "autoscaler", end)) == of_the_log("autoscaler", end)
 
 
 def test_states_of_another_log_are_forgotten() -> None:
