@@ -13,6 +13,8 @@ import msgspec
 
 Size = Literal["small", "full"]
 Better = Literal["lower", "higher"]
+KUBECONFIG = "TIDEWRIGHT_BENCH_KUBECONFIG"
+"""In a benchmark's environment: the kubeconfig of an API server that was named for it; never the one that happens to be set."""
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
