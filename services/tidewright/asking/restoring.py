@@ -97,10 +97,11 @@ async def restored(log: Log, segments: Segments, target: Target) -> Restored:
     """Put a log back; `log` is connected with an installer's rights.
 
     Raises:
-        BadInput: there is a log, with messages on it.
+        BadInput: there is a log, with messages on it; or more may be lost than sequences are left unused unasked.
         CommandError: somebody else writes on it meanwhile.
         LogError: as ever.
     """
+    skipped = target.skip if target.skip is not None else likely_lost(segments, time.time())
     files = SeveralFiles(segments.files[0].path, _since_the_last_hole(segments))
     manifest = files.manifest
     wanted = log.desired(
@@ -111,7 +112,6 @@ async def restored(log: Log, segments: Segments, target: Target) -> Restored:
     begun = time.monotonic()
     putting = _Putting(log, manifest)
     await putting.all(files.records())
-    skipped = target.skip if target.skip is not None else likely_lost(segments, time.time())
     await putting.skip(skipped)
     for settings in (members(log), *(snapshots(log, name) for name in DECIDERS)):
         await provide(log, settings)
@@ -152,11 +152,22 @@ def _since_the_last_hole(segments: Segments) -> Sequence[ExportFile]:
 
 
 def likely_lost(segments: Segments, now: float) -> int:
-    """How many sequences may have been given to messages that were never sealed: twice the usual, within bounds."""
+    """How many sequences may have been given to messages that were never sealed: twice the usual, and some at least.
+
+    Raises:
+        BadInput: they are more than `MOST_SKIPPED`: leaving them unused takes long, and a log that was not in use has not had them.
+    """
     heads = segments.heads
     over_s = heads[-1].sealed_at - heads[0].sealed_at
     per_s = (heads[-1].last - heads[0].last) / over_s if over_s > 0 else 0.0
-    return int(min(MOST_SKIPPED, max(LEAST_SKIPPED, 2 * per_s * max(0.0, now - heads[-1].sealed_at))))
+    since_s = max(0.0, now - heads[-1].sealed_at)
+    lost = max(LEAST_SKIPPED, int(2 * per_s * since_s))
+    if lost > MOST_SKIPPED:
+        raise BadInput(
+            f"the last segment was sealed {since_s / 3600:,.1f} hours ago, in which the log may have had {lost:,} messages more (twice what is usual): "
+            f"beyond {MOST_SKIPPED:,} say with --skip how many sequences stay unused: {lost}, or fewer where it was not in use all that time"
+        )
+    return lost
 
 
 async def _begin(log: Log, wanted: dict[str, object], seal: str) -> None:

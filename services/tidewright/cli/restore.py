@@ -43,7 +43,7 @@ def restore(
     skip: Annotated[
         int | None,
         Parameter(
-            help="Sequences behind the last one that stay unused, as lost messages had them; by default twice what is usual in the time.",
+            help="Sequences behind the last one that stay unused, as lost messages had them; by default twice what is usual in the time; beyond 1,000,000 it is asked for.",
             group=THE_STREAM,
             validator=NOT_NEGATIVE,
         ),

@@ -258,4 +258,5 @@ async def test_as_many_sequences_are_left_unused_as_may_have_been_lost(tmp_path:
     assert likely_lost(segments, last.sealed_at) == LEAST_SKIPPED
     per_s = (last.last - segments.heads[0].last) / (last.sealed_at - segments.heads[0].sealed_at)
     assert likely_lost(segments, last.sealed_at + 50_000 / per_s) == pytest.approx(100_000, rel=0.01)
-    assert likely_lost(segments, last.sealed_at + 1e9) == restoring.MOST_SKIPPED
+    with pytest.raises(BadInput, match=r"sealed 277,777\.8 hours ago.*beyond 1,000,000 say with --skip"):
+        likely_lost(segments, last.sealed_at + 1e9)
