@@ -32,7 +32,7 @@ from tidewright.provisioning.cluster import status_map
 from tidewright.provisioning.cluster.flaws import flaws
 from tidewright.provisioning.cluster.upkeep import idle_decisions, promised, upkeep
 from tidewright.provisioning.cluster.view import View, look
-from tidewright.provisioning.fold.common import CLOUD_UNREADABLE, DID_NOT_COME, EVALUATE
+from tidewright.provisioning.fold.common import BEGINNING, CLOUD_UNREADABLE, DID_NOT_COME, EVALUATE
 from tidewright.provisioning.foresight import room as coming_room
 from tidewright.provisioning.foresight import shares
 from tidewright.provisioning.foresight.room import Covering
@@ -512,7 +512,7 @@ class Evaluation:
                 room -= nodes
         if targets:
             why = [
-                because("Beginning", group=t.group, target=t.from_size, initial=groups[t.group].initial)
+                because(BEGINNING, group=t.group, target=t.from_size, initial=groups[t.group].initial)
                 for t in targets
             ]
             plan = Plan(result=SUCCESSFUL, targets=tuple(targets))

@@ -423,6 +423,7 @@ class State(msgspec.Struct, dict=True):
         last_wake: when something came last that an evaluation may answer.
         woken: something did since the timer was set, or fired.
         declined: shape to the reasons that were last recorded for it.
+        begun: groups that had a size to begin with, and had it or were ordered it; also when they are gone: they may come back.
         objects: kind to `namespace/name` (or name) to what is kept of objects that placement looks at.
         removals: nodes on their way out.
         removals_due: when the timer fires that has them looked at; None when it is not set.
@@ -464,6 +465,7 @@ class State(msgspec.Struct, dict=True):
     open: dict[NodeGroupId, Open] = {}
     backoff: dict[NodeGroupId, Entry] = {}
     learnt: dict[NodeGroupId, Learnt] = {}
+    begun: dict[NodeGroupId, None] = {}
     requests: dict[RequestKey, Request] = {}
     held: dict[PodKey, Held] = {}
     buffers: dict[BufferKey, Buffer] = {}

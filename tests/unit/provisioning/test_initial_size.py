@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import facts as f
 from tidewright.events import provisioning as p
@@ -56,6 +58,44 @@ def test_a_group_that_cannot_be_read_begins_when_it_can() -> None:
 def test_what_the_cluster_may_have_bounds_it() -> None:
     assert orders(world({"max-nodes-total": 2})) == [(0, 2)]
     assert orders(world({"cores-total": "0:8"})) == [(0, 2)]
+
+
+@pytest.mark.parametrize("config", [{"max-nodes-total": 2}, {"cores-total": "0:8"}])
+def test_a_part_is_ordered_once_and_not_again_when_it_has_gone(config: dict[str, Any]) -> None:
+    cluster = world(config)
+    cluster.advance(60.0)
+    cluster.groups["g"].instances.clear()
+    cluster.groups["g"].target = 0
+    for name in [name for name, node in cluster.state.nodes.items() if node.group == "g"]:
+        cluster.tell(f.NodeGone(at=cluster.now, name=name))
+    cluster.observe_group("g")
+    cluster.advance(600.0)
+    assert orders(cluster) == [(0, 2)]
+
+
+@pytest.mark.parametrize("config", [{}, {"max-nodes-total": 2}])
+def test_a_group_that_comes_back_does_not_begin_anew(config: dict[str, Any]) -> None:
+    cluster = world(config)
+    began = orders(cluster)
+    assert len(began) == 1
+    cluster.tell(p.NodeGroupGone(at=cluster.now, namespace="", name="g"))
+    cluster.groups["g"].instances.clear()
+    cluster.groups["g"].target = 0
+    for name in list(cluster.state.nodes):
+        cluster.tell(f.NodeGone(at=cluster.now, name=name))
+    cluster.advance(60.0)
+    cluster.observe_group("g")
+    cluster.advance(600.0)
+    assert orders(cluster) == began
+
+
+def test_what_is_ordered_for_pods_first_does_not_take_its_place() -> None:
+    cluster = Cluster({})
+    shape = cluster.shape({"cpu": 3000})
+    cluster.pod("p", shape)
+    cluster.add_group("g", cpu=4000, initial=3)
+    cluster.advance(60.0)
+    assert orders(cluster) == [(0, 1), (1, 3)]
 
 
 def test_nothing_begins_while_the_cluster_is_unhealthy() -> None:

@@ -50,6 +50,7 @@ NEW = {
     "foreseen",
     "spreads",
     "subsets",
+    "begun",
 }
 
 

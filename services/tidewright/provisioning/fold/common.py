@@ -23,6 +23,8 @@ BELOW_MINIMUM, BUDGET_SELECTS, NO_PROVIDER_ID = (
     "NodeWithoutProviderID",
 )
 CLOUD_UNREADABLE = "CloudUnreadable"
+BEGINNING = "Beginning"
+"""The rule in the reasons of a plan that gives a group the size which it is to begin with, or as much of it as there may be."""
 STANDING = frozenset(
     {
         BELOW_MINIMUM,

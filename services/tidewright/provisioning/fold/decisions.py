@@ -21,6 +21,7 @@ from tidewright.provisioning.cluster.backoff import RESET_S, Entry
 from tidewright.provisioning.cluster.limits import Learnt
 from tidewright.provisioning.fold import buffers, consolidating, removals
 from tidewright.provisioning.fold.common import (
+    BEGINNING,
     DID_NOT_COME,
     OF_WORKLOADS,
     REQUEST_KIND,
@@ -211,6 +212,7 @@ def _plan(state: State, event: p.PlanScaleUp, _touched: Touched) -> None:
             decision=share.decision,
             earlier=() if before is None else (*before.earlier, before.plan)[-MOST_PLANS:],
         )
+    beginning = {reason.values.get("group") for reason in event.because if reason.rule == BEGINNING}
     asked_for = not event.buffers and not event.replaces  # what nobody waits for keeps nobody else's nodes
     if asked_for:
         state.last_scale_up = event.at
@@ -229,8 +231,9 @@ def _plan(state: State, event: p.PlanScaleUp, _touched: Touched) -> None:
         ]
         group = state.groups.setdefault(NodeGroupId(increase.group), GroupState())
         group.wanted, group.answered_at = increase.size, None
-        if increase.size >= group.initial:
-            group.initial = 0
+        if group.initial and (increase.size >= group.initial or increase.group in beginning):
+            group.initial = 0  # once, also where it had to be fewer
+            state.begun[NodeGroupId(increase.group)] = None
     request = state.requests.get(execution.request)
     if request is not None:
         request.plan = event.plan

@@ -287,8 +287,12 @@ def _group(state: State, event: p.NodeGroupObserved, touched: Touched) -> None:
     if not event.error:  # what could not be read says nothing new about sizes
         if event.target_size >= (group.initial if group.observed_at else event.initial):
             group.initial = 0
-        elif not group.observed_at:  # the first look: what was taken away since is not brought back
+        elif (
+            not group.observed_at and name not in state.begun
+        ):  # what was taken away since is not brought back
             group.initial = event.initial
+        if event.initial and not group.initial:
+            state.begun[name] = None
         machines_there = event.machines
         gone = {i.id for i in group.instances} - {i.id for i in machines_there}
         group.target_size, group.instances = event.target_size, machines_there
