@@ -6,6 +6,7 @@ index of these. A file has none and is read through.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 
@@ -26,6 +27,7 @@ from tidewright.log.subjects import ALL, Slot, Subjects, escape, slot_of
 
 MOST_EXPECTED = 3
 """Decisions to scale that are told of a plan which expects pods by them."""
+_SERVICE = re.compile(r"[a-z0-9-]+")
 FIRST_STEP = 50_000
 """Sequences that are looked back at first, and four times as many at each further try."""
 
@@ -151,6 +153,8 @@ def _parts(identity: str) -> tuple[str, Slot, int]:
     try:
         cause, _ = cause_of(identity)
         service, slot = identity.rsplit(".", 2)[0].rsplit(".", 1)
+        if not _SERVICE.fullmatch(service) or not (slot == ALL or slot.isdecimal()):
+            raise ValueError(identity)  # in a filter it would ask for something else
     except ValueError as error:
         raise BadInput(
             f"--decision {identity}: an id is <service>.<slot>.<sequence>.<n>, for example autoscaler.7.1234.0"

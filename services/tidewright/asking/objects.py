@@ -54,6 +54,7 @@ KNOWN = frozenset(
 CLUSTER_SCOPED = frozenset({"node", "nodegroup", "cloud", "provisioningclass", "clock", "incumbent"})
 """Kinds without a namespace, as subject tokens."""
 
+_PLAIN = re.compile(r"[a-z0-9-]+")
 _AGO = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)$")
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -69,6 +70,17 @@ def kind_of(text: str) -> str:
     return kind
 
 
+def plain_kind(kind: str) -> str:
+    """A kind that can stand in a subject as it is: one with a wildcard or a dot in it would ask for something else.
+
+    Raises:
+        BadInput: it cannot.
+    """
+    if not _PLAIN.fullmatch(kind):
+        raise BadInput(f"kind {kind!r}: a kind has letters, digits and hyphens alone, for example wpa or deployment")
+    return kind
+
+
 def named(text: str, namespace: str) -> Reference:
     """Read `KIND/NAME`.
 
@@ -80,7 +92,7 @@ def named(text: str, namespace: str) -> Reference:
     # The name of a metric's query has slashes, and a cloud's id of a group may; those of objects have none.
     if not slash or not kind or not name or ("/" in name and kind not in ("metric", "timer", "nodegroup")):
         raise BadInput(f"{text!r}: name one object as KIND/NAME, for example wpa/shop or deployment/web")
-    return Reference(kind, "" if kind in CLUSTER_SCOPED else namespace, name)
+    return Reference(plain_kind(kind), "" if kind in CLUSTER_SCOPED else namespace, name)
 
 
 def spoken(words: Sequence[str]) -> str:

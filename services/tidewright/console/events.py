@@ -11,7 +11,8 @@ from tidewright.asking.errors import BadInput
 from tidewright.asking.events import CLASSES
 from tidewright.asking.lines import decision_of, line, subject_object, title
 from tidewright.asking.lookups import decoded
-from tidewright.asking.objects import SHORT
+from tidewright.asking.objects import SHORT, plain_kind
+from tidewright.asking.services import EVERY
 from tidewright.asking.source import Source, slot_in
 from tidewright.console.asked import Looking
 from tidewright.console.backwards import Backwards
@@ -23,6 +24,8 @@ from tidewright.log.envelope import WRITER
 from tidewright.log.reader import Record
 from tidewright.log.subjects import escape
 
+WRITERS = (*EVERY, "install")
+"""Who writes on the log."""
 SHOWN = 200
 LOOKED_AT = 8_000
 """Sequences that are looked through at most."""
@@ -46,15 +49,18 @@ class Filters:
         """Those of a page.
 
         Raises:
-            BadInput: there is no such class.
+            BadInput: there is no such class or service, or what is given as a kind is none.
         """
         named = tuple(part for part in looking.given("class").split(",") if part)
         if unknown := [name for name in named if name not in CLASSES]:
             raise BadInput(f"class={unknown[0]}: one of {', '.join(CLASSES)}")
+        service = looking.given("service")
+        if service and service not in WRITERS:
+            raise BadInput(f"service={service}: one of {', '.join(WRITERS)}")
         kind = looking.given("kind").lower()
         return cls(
-            named or CLASSES, SHORT.get(kind, kind), looking.given("namespace"), looking.given("name"),
-            looking.given("service"), looking.given("text").lower(),
+            named or CLASSES, plain_kind(SHORT.get(kind, kind)) if kind else "", looking.given("namespace"),
+            looking.given("name"), service, looking.given("text").lower(),
         )  # fmt: skip
 
     def patterns(self, source: Source) -> list[str]:
@@ -62,7 +68,7 @@ class Filters:
         root = source.subjects.root
         if not (self.kind or self.namespace or self.name):
             return [f"{root}.{name}.>" for name in self.classes]
-        kind = escape(self.kind) if self.kind else "*"
+        kind = self.kind or "*"
         space = escape(self.namespace) if self.namespace else "*"
         name = escape(self.name) if self.name else "*"
         slot = slot_in(source, self.namespace) if self.namespace else "*"
@@ -108,7 +114,7 @@ async def page(source: Source, backwards: Backwards, looking: Looking) -> dict[s
     """What the template is given.
 
     Raises:
-        BadInput: there is no such class.
+        BadInput: a filter names what there is none of.
     """
     filters = Filters.of(looking)
     patterns = filters.patterns(source)
@@ -120,6 +126,7 @@ async def page(source: Source, backwards: Backwards, looking: Looking) -> dict[s
     return {
         "filters": filters,
         "classes": CLASSES,
+        "writers": WRITERS,
         "rows": [row for record, _ in scan.found[:SHOWN] if (row := row_of(record)) is not None],
         "found": len(scan.found),
         "whole": scan.whole,

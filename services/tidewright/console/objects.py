@@ -12,7 +12,7 @@ from tidewright.asking.answers import ExplainedDecision, ObjectExplanation, Obje
 from tidewright.asking.errors import BadInput
 from tidewright.asking.explain import explained, explained_decision
 from tidewright.asking.lines import subject_object
-from tidewright.asking.objects import SHORT
+from tidewright.asking.objects import SHORT, plain_kind
 from tidewright.asking.rendering import answer
 from tidewright.asking.series import series
 from tidewright.asking.source import Source
@@ -42,9 +42,13 @@ class Step:
 
 
 def reference(kind: str, namespace: str, name: str) -> Reference:
-    """The object of a page's path."""
+    """The object of a page's path.
+
+    Raises:
+        BadInput: there can be no such kind.
+    """
     kind = kind.lower()
-    return Reference(SHORT.get(kind, kind), "" if namespace == "_" else namespace, name)
+    return Reference(plain_kind(SHORT.get(kind, kind)), "" if namespace == "_" else namespace, name)
 
 
 async def page(source: Source, moments: Moments, looking: Looking, asked: Reference) -> dict[str, Any]:

@@ -17,8 +17,12 @@ from tidewright.asking.exported import ExportedLog
 from tidewright.asking.listing import listed
 from tidewright.asking.point_in_time import moment_of
 from tidewright.asking.questions import QUESTIONS
+from tidewright.asking.services import EVERY
 from tidewright.cli import main
+from tidewright.console.events import WRITERS
 from tidewright.console.lists import ALL_KINDS, Lists
+from tidewright.log import keyrecord
+from tidewright.log.envelope import WRITER
 from tidewright.log.export import ExportFile
 
 MOMENTS = ("", "seq:400", "seq:2000", "2026-02-02T05:47:00Z", "seq:3600")
@@ -159,6 +163,15 @@ async def test_earlier_events_follow_page_by_page(browser: Browser) -> None:
         ("/object/wpa/team-0/app-77", 400, "app-77"),
         ("/object/wpa/team-0/app-0?decision=nonsense", 400, "an id is"),
         ("/events?class=rumour", 400, "one of fact"),
+        ("/events?service=nobody&kind=wpa", 400, "service=nobody: one of watcher"),
+        ("/events?service=*.>&kind=wpa", 400, "service=*.>: one of"),
+        ("/events?kind=pod.team-0", 400, "kind 'pod.team-0': a kind has letters"),
+        ("/events?kind=>", 400, "kind '>'"),
+        ("/object/*/team-0/app-0", 400, "kind '*'"),
+        ("/object/wpa/team-0/app-0?decision=*.0.400.0", 400, "an id is <service>"),
+        ("/object/wpa/team-0/app-0?decision=autoscaler.>.400.0", 400, "an id is <service>"),
+        ("/api/v1/events?kind=*&name=app-0", 400, "kind '*'"),
+        ("/api/v1/explain?kind=*&name=app-0", 400, "kind '*'"),
         ("/nothing", 404, "There is no such page"),
     ],
 )
@@ -176,6 +189,15 @@ async def test_a_page_comes_without_its_frame_for_who_scrubs(browser: Browser) -
     assert "script" not in tags
     assert "main" in tags
     assert "app-0" in part.text
+
+
+async def test_events_can_be_chosen_by_everybody_who_writes(browser: Browser) -> None:
+    assert WRITERS == (*EVERY, keyrecord.WRITER)
+    written = {r.headers[WRITER] async for r in ExportedLog(ExportFile(LOG)).records() if WRITER in r.headers}
+    assert written
+    assert written <= set(WRITERS)
+    page = await browser.get("/events?service=spread")
+    assert '<option selected>spread</option>' in page.text
 
 
 async def test_links_keep_the_moment(browser: Browser) -> None:
