@@ -27,7 +27,7 @@ from tidewright.log.subjects import ALL, Slot, Subjects, escape, slot_of
 
 MOST_EXPECTED = 3
 """Decisions to scale that are told of a plan which expects pods by them."""
-_SERVICE = re.compile(r"[a-z0-9-]+")
+_ID = re.compile(rf"[a-z0-9-]+\.(?:[0-9]+|{ALL})\.[0-9]{{1,19}}\.[0-9]+")
 FIRST_STEP = 50_000
 """Sequences that are looked back at first, and four times as many at each further try."""
 
@@ -150,16 +150,12 @@ async def by_id(source: Source, identity: str) -> Found:
 
 
 def _parts(identity: str) -> tuple[str, Slot, int]:
-    try:
-        cause, _ = cause_of(identity)
-        service, slot = identity.rsplit(".", 2)[0].rsplit(".", 1)
-        if not _SERVICE.fullmatch(service) or not (slot == ALL or slot.isdecimal()):
-            raise ValueError(identity)  # in a filter it would ask for something else
-    except ValueError as error:
+    if not _ID.fullmatch(identity):  # a wildcard in a filter would ask for something else
         raise BadInput(
             f"--decision {identity}: an id is <service>.<slot>.<sequence>.<n>, for example autoscaler.7.1234.0"
-        ) from error
-    return service, Slot(slot), cause
+        )
+    service, slot, cause, _ = identity.split(".")
+    return service, Slot(slot), int(cause)
 
 
 async def beside(source: Source, decided: Found) -> list[Found]:

@@ -77,7 +77,9 @@ def plain_kind(kind: str) -> str:
         BadInput: it cannot.
     """
     if not _PLAIN.fullmatch(kind):
-        raise BadInput(f"kind {kind!r}: a kind has letters, digits and hyphens alone, for example wpa or deployment")
+        raise BadInput(
+            f"kind {kind!r}: a kind has letters, digits and hyphens alone, for example wpa or deployment"
+        )
     return kind
 
 

@@ -12,15 +12,19 @@ import msgspec
 import pytest
 
 from tests.unit.console.conftest import LOG, Browser
+from tidewright.asking import rendering
 from tidewright.asking.answers import ANSWERS
+from tidewright.asking.explain import explained
 from tidewright.asking.exported import ExportedLog
 from tidewright.asking.listing import listed
 from tidewright.asking.point_in_time import moment_of
 from tidewright.asking.questions import QUESTIONS
+from tidewright.asking.service_state import Hands
 from tidewright.asking.services import EVERY
 from tidewright.cli import main
 from tidewright.console.events import WRITERS
 from tidewright.console.lists import ALL_KINDS, Lists
+from tidewright.host.fold.explainer import Reference
 from tidewright.log import keyrecord
 from tidewright.log.envelope import WRITER
 from tidewright.log.export import ExportFile
@@ -191,13 +195,31 @@ async def test_a_page_comes_without_its_frame_for_who_scrubs(browser: Browser) -
     assert "app-0" in part.text
 
 
+async def test_an_object_says_who_folded_where_another_software_decided(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = "/object/wpa/team-0/app-0?at=seq:3000"
+    source = ExportedLog(ExportFile(LOG))
+    asked = Reference("watermarkpodautoscaler", "team-0", "app-0")
+    explanation = rendering.answer(await explained(source, asked, await moment_of(source, "seq:3000")))
+    hands = explanation.hands["autoscaler"]
+    page = await browser.get(path)
+    assert f"as autoscaler sees it, folded by {hands.folded_by} , decided by {hands.decided_by}" in page.words
+
+    async def one(*_: object) -> Hands:
+        return Hands()
+
+    monkeypatch.setattr("tidewright.asking.explain.hands_on", one)
+    assert "folded by" not in (await browser.get(path)).words
+
+
 async def test_events_can_be_chosen_by_everybody_who_writes(browser: Browser) -> None:
-    assert WRITERS == (*EVERY, keyrecord.WRITER)
+    assert (*EVERY, keyrecord.WRITER) == WRITERS
     written = {r.headers[WRITER] async for r in ExportedLog(ExportFile(LOG)).records() if WRITER in r.headers}
     assert written
     assert written <= set(WRITERS)
     page = await browser.get("/events?service=spread")
-    assert '<option selected>spread</option>' in page.text
+    assert "<option selected>spread</option>" in page.text
 
 
 async def test_links_keep_the_moment(browser: Browser) -> None:
