@@ -6,7 +6,7 @@ environment: `tidewright.asking.environment`.
 
 from __future__ import annotations
 
-from tidewright.cli import garbage  # noqa: F401  # before everything else: imports make most of a command's objects
+from tidewright.cli import garbage  # before everything else: imports make most of a command's objects
 
 # isort: split
 import os
@@ -140,7 +140,9 @@ def _unknown(error: UnknownCommandError) -> str:
 
 def main() -> None:
     """The console script."""
-    sys.exit(run())
+    code = run()
+    garbage.leave()
+    sys.exit(code)
 
 
 if __name__ == "__main__":
