@@ -156,7 +156,7 @@ def _decided(state: State, event: Event, touched: Touched) -> Sequence[Decision]
             decisions.append(SetTimer(at=event.at, key=EVALUATE, due=due))
     if stirs(event, touched):
         decisions += _look_soon(state, index, event.at)
-    elif state.paused and state.scan.due is None and changes(event, touched):
+    elif state.paused and changes(event, touched):
         decisions += _look_again(state, index, event.at)
     return holding.recorded(state, _addressed(state, decisions)) if decisions else decisions
 
@@ -219,11 +219,14 @@ def _look_soon(state: State, index: Index, now: float) -> Sequence[Decision]:
 
 
 def _look_again(state: State, index: Index, now: float) -> Sequence[Decision]:
-    """Something has changed that may bear on nodes that stayed: they are tried again when they have rested."""
-    if not may_come(state, index):
+    """Something has changed that may bear on nodes that stayed: they are tried again when they have rested, if not before."""
+    soonest, due = now + index.settings.scan_interval_s, state.scan.due
+    if (due is not None and due <= soonest) or not may_come(state, index):
         return ()
-    rested = min(paused.until for paused in state.paused.values())
-    return (SetTimer(at=now, key=SCAN, due=max(rested, now + index.settings.scan_interval_s)),)
+    rested = max(min(paused.until for paused in state.paused.values()), soonest)
+    if due is not None and due <= rested:
+        return ()
+    return (SetTimer(at=now, key=SCAN, due=rested),)
 
 
 def _scanned(state: State, event: TimerFired) -> Sequence[Decision]:

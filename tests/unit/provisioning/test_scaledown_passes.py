@@ -121,6 +121,29 @@ def test_what_no_pass_follows_at_once_has_a_node_that_stays_tried_again_all_the_
     assert len([d for d in cluster.said[before:] if isinstance(d, p.TrackUnneededNodes)]) == 1
 
 
+@pytest.mark.parametrize("rests", [True, False])
+def test_a_pass_that_is_far_off_does_not_keep_a_node_that_stays_from_being_tried_again(rests: bool) -> None:
+    """One node is unneeded, and goes hours later; what changes is nothing that a pass follows at once."""
+    cluster = Watched({"scale-down-unneeded-time": "5h"})
+    cluster.nodes(2)
+    cluster.placed("one", "g1", owners=())
+    cluster.advance(60 if rests else 400)
+    assert cluster.unneeded == {"g0"}
+    assert (cluster.state.paused["g1"].until > cluster.now) == rests
+    assert cluster.state.scan.due is not None
+    assert cluster.state.scan.due > cluster.now + 4 * 3600
+    before = len(cluster.said)
+    for name in ("v", "w"):  # the second changes nothing of when
+        cluster.tell(PlacementObjectObserved(at=cluster.now, kind="PersistentVolume", name=name, fields={}))
+    assert [type(d) for d in cluster.said[before:]] == [SetTimer]
+    cluster.advance(310 if rests else 30)
+    tracked = [d for d in cluster.said[before:] if isinstance(d, p.TrackUnneededNodes)]
+    assert [[paused.node for paused in one.paused] for one in tracked] == [["g1"]]
+    before = len(cluster.said)
+    cluster.advance(7200)
+    assert [d for d in cluster.said[before:] if isinstance(d, p.TrackUnneededNodes | SetTimer)] == []
+
+
 def test_a_pod_that_may_not_move_keeps_its_node_with_what_would_let_it_go() -> None:
     cluster = three_nodes()
     cluster.placed("one", "g1", owners=())
