@@ -6,6 +6,7 @@ import asyncio
 import html
 import re
 import sys
+import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 from tests.unit.console.conftest import LOG, Browser
 from tests.waiting import until
-from tidewright.asking import planning
+from tidewright.asking import fold_files, planning
 from tidewright.asking.answers import Authenticated, LogVerification
 from tidewright.asking.errors import Unavailable
 from tidewright.asking.exported import ExportedLog
@@ -27,7 +28,7 @@ from tidewright.console.capacity import groups_of
 from tidewright.console.kept import Kept
 from tidewright.console.lists import Lists
 from tidewright.console.shards import moves_of, shown
-from tidewright.console.verifying import Verifying
+from tidewright.console.verifying import LEAST_PAUSE_S, Verifying
 from tidewright.host.fold.explainer import Reference
 from tidewright.log.export import ExportFile
 from tidewright.log.reader import Record
@@ -124,12 +125,103 @@ class Told(Verifying):
         await self._once()
         self.runs.append(self.latest.up_to if self.latest else 0)
 
+    async def resumed(self) -> float:
+        return await self._resumed()
+
+
+VERIFIED = LogVerification(
+    log="log", verified=True, messages=3, authenticated=Authenticated(keys=0, vouched=False, history=0, commits=0, messages=0, unknown=0),
+    services=("spread",), events=2, decisions=1, checkpoints=1, undecided=0, set_aside=0, written_by={}, differences=0, first=(),
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where this test alone keeps what was verified."""
+    monkeypatch.setattr(fold_files, "folder", lambda: tmp_path / "folds")
+    return tmp_path / "folds"
+
+
+def kept_in(where: Path) -> list[Path]:
+    return sorted(where.iterdir())
+
+
+def answering(answer: LogVerification, source: ExportedLog | None = None) -> Told:
+    """Verification whose child answers that."""
+    said = f"print({msgspec.json.encode(answer).decode()!r})"
+    return Told(source or ExportedLog(ExportFile(LOG)), (sys.executable, "-c", said))
+
+
+async def test_verification_goes_on_where_the_console_before_was() -> None:
+    first = answering(VERIFIED)
+    await first.verified_once()
+    later = Told(ExportedLog(ExportFile(LOG)), ("no-such-command",))
+    assert await later.resumed() > LEAST_PAUSE_S / 2  # the next run is due when it would have been
+    assert (later.latest, later.failure, later.earlier) == (first.latest, None, True)
+    await later.verified_once()  # nothing came since: no child is started
+
+
+async def test_differences_that_were_found_before_are_told_of_after_a_start(where: Path) -> None:
+    wrong = answering(msgspec.structs.replace(VERIFIED, differences=1, verified=False))
+    await wrong.verified_once()
+    later = Told(ExportedLog(ExportFile(LOG)), ("no-such-command",))
+    await later.resumed()
+    assert later.failure == wrong.latest
+    assert len(kept_in(where)) == 1
+
+
+async def test_a_longer_log_is_verified_again_and_one_answer_is_kept_of_it(where: Path) -> None:
+    short = _Shorter(ExportFile(LOG))
+    await answering(VERIFIED, short).verified_once()
+    later = answering(VERIFIED)
+    await later.resumed()
+    assert later.latest is not None
+    assert later.latest.up_to == 900
+    await later.verified_once()
+    assert later.latest.up_to == 4314
+    assert not later.earlier
+    assert len(kept_in(where)) == 1
+
+
+class _Shorter(ExportedLog):
+    """The log as it was before the rest of it came."""
+
+    async def bounds(self) -> tuple[int, int]:
+        return 1, 900
+
+    async def tail(self, count: int) -> list[Record]:
+        return [record async for record in self.records() if record.seq <= 900][-count:]
+
+
+class _Another(ExportedLog):
+    """A log that has another message where the other log had its last ones."""
+
+    async def at(self, seq: int) -> Record | None:
+        record = await super().at(seq)
+        return None if record is None else msgspec.structs.replace(record, body=record.body + b" ")
+
+
+@pytest.mark.parametrize("other", ["log", "code", "day", "clock", "file"])
+async def test_what_was_verified_of_something_else_is_ignored(
+    where: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    await answering(VERIFIED).verified_once()
+    (file,) = kept_in(where)
+    if other == "code":
+        monkeypatch.setattr("tidewright.console.verifying.software_in", lambda _: "0.1.0+another")
+    elif other in ("day", "clock"):
+        moved = time.time() + (90_000 if other == "day" else -60)
+        monkeypatch.setattr("tidewright.console.verifying.time.time", lambda: moved)
+    elif other == "file":
+        file.write_bytes(file.read_bytes()[:-1] + b"?")
+    later = Told((_Another if other == "log" else ExportedLog)(ExportFile(LOG)))
+    assert await later.resumed() == 0
+    assert (later.latest, later.failure, later.earlier) == (None, None, False)
+    assert file.exists() == (other == "code")  # of another code: that one may come back
+
 
 async def test_verification_in_a_child_says_how_far_it_came() -> None:
-    answer = LogVerification(
-        log="log", verified=True, messages=3, authenticated=Authenticated(keys=0, vouched=False, history=0, commits=0, messages=0, unknown=0),
-        services=("spread",), events=2, decisions=1, checkpoints=1, undecided=0, set_aside=0, written_by={}, differences=0, first=(),
-    )  # fmt: skip
+    answer = VERIFIED
     said = (
         f"import os; print({msgspec.json.encode(answer).decode()!r} if os.nice(0) == 19 else 'not at lowest')"
     )

@@ -36,6 +36,11 @@ def software_of(decider: Decider[Any, Any]) -> str:
     return _software(SHARED, Path(file) if file else None)
 
 
+def software_in(*packages: str) -> str:
+    """The same of everything in some packages."""
+    return _software(packages)
+
+
 @cache
 def _software(packages: tuple[str, ...], script: Path | None = None) -> str:
     digest, file_count = blake2b(digest_size=DIGEST_BYTES), 0
