@@ -13,7 +13,7 @@ from tidewright.actuator.options import Options
 from tidewright.events.base import ObjectRef
 from tidewright.events.decisions import RecordObjectEvent
 from tidewright.log.subjects import ALL, Slot, Subjects
-from tidewright.provisioning.fold.common import DID_NOT_COME
+from tidewright.provisioning.fold.common import DID_NOT_COME, OF_WORKLOADS
 
 TOLD = RecordObjectEvent(
     at=1.0,
@@ -35,8 +35,9 @@ def judged(effect: RecordObjectEvent) -> Any:
     )
 
 
-def test_that_expected_pods_did_not_come_is_told_of_workloads_of_any_kind() -> None:
-    assert not isinstance(judged(TOLD), Refusal)
+@pytest.mark.parametrize("reason", sorted({DID_NOT_COME, *OF_WORKLOADS}))
+def test_what_is_said_of_pods_that_are_expected_is_told_of_workloads_of_any_kind(reason: str) -> None:
+    assert not isinstance(judged(msgspec.structs.replace(TOLD, reason=reason)), Refusal)
 
 
 @pytest.mark.parametrize("other", [{"reason": "Killing"}, {"component": "kubelet"}])

@@ -307,6 +307,20 @@ def test_a_controller_that_lies_about_its_counts_stops_nobody(lie: Any, ordered:
     assert orders(cluster)[-1:] == [("g", min(20, (ordered[-1][1] if ordered else 0) + 1))]
 
 
+def test_counts_below_0_are_told_on_the_workload_once() -> None:
+    cluster = Workloads(boots=False)
+    cluster.add_group("g", maximum=20)
+    cluster.deployment("web", replicas=3, template=cluster.form(), status_replicas=-5)
+    cluster.settle()
+    cluster.pod("alone", cluster.shape({"cpu": 3000}))
+    cluster.settle()
+    cluster.deployment("web", replicas=3, template=cluster.form(), status_replicas=-6)
+    cluster.settle()
+    (told,) = cluster.object_events("PodCountsImpossible")
+    assert (told.target.kind, told.target.name) == ("Deployment", "web")
+    assert "status.replicas" in told.message
+
+
 @pytest.mark.parametrize(
     "spec",
     [

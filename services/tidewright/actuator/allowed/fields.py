@@ -260,13 +260,13 @@ def told_by(component: str) -> Callable[[RecordObjectEvent], str]:
     return check
 
 
-def told_as(component: str, reason: str) -> Callable[[RecordObjectEvent], str]:
-    """Object events of one component that say one thing."""
+def told_as(component: str, *reasons: str) -> Callable[[RecordObjectEvent], str]:
+    """Object events of one component that say one of some things."""
     by = told_by(component)
 
     def check(effect: RecordObjectEvent) -> str:
-        if effect.reason != reason:
-            return f"reason {effect.reason!r} is not told of objects of any kind: allowed is {reason}"
+        if effect.reason not in reasons:
+            return f"reason {effect.reason!r} is not told of objects of any kind: allowed is {' or '.join(reasons)}"
         return by(effect)
 
     return check

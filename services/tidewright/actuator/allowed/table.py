@@ -174,7 +174,9 @@ GRANTS: Final[tuple[Grant, ...]] = (
     _events("provisioning", _CLUSTER_AUTOSCALER, REQUEST, BUFFER, POD, CONFIG_MAP, NODE, *WORKLOADS, slot="all"),
     # Custom workloads may be of any kind.
     Grant(service="provisioning", feature=Feature.EVENTS, effect=RecordObjectEvent, kinds=(ANY,), slot="all", harmless=True,
-          check=fields.told_as(_CLUSTER_AUTOSCALER, "ExpectedPodsDidNotCome")),
+          check=fields.told_as(
+              _CLUSTER_AUTOSCALER, "ExpectedPodsDidNotCome", "ExpectedPodsLimited", "PodTemplateUnreadable", "PodCountsImpossible",
+          )),
 
     Grant(service="spread", feature=_S, effect=SetStatus, kinds=(SPREAD,), check=fields.status_as(""), harmless=True),
     Grant(service="spread", feature=_S, effect=PatchObject, kinds=(POD,), check=fields.spread_patch, ground="matched"),

@@ -15,7 +15,8 @@ REQUEST_KIND = "ProvisioningRequest"
 BUFFER_KIND = "CapacityBuffer"
 DID_NOT_COME = "ExpectedPodsDidNotCome"
 EXPECTED_LIMITED, UNREADABLE = "ExpectedPodsLimited", "PodTemplateUnreadable"
-OF_WORKLOADS = frozenset({EXPECTED_LIMITED, UNREADABLE})
+COUNTS_IMPOSSIBLE = "PodCountsImpossible"
+OF_WORKLOADS = frozenset({EXPECTED_LIMITED, UNREADABLE, COUNTS_IMPOSSIBLE})
 """Reasons of object events on workloads that are told once, until somebody changes the workload."""
 BELOW_MINIMUM, BUDGET_SELECTS, NO_PROVIDER_ID = (
     "NodeGroupBelowMinimum",

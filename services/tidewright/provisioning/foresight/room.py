@@ -9,7 +9,7 @@ import msgspec
 from tidewright.events.base import Because, Decision
 from tidewright.events.decisions import RecordObjectEvent
 from tidewright.events.provisioning import ExpectedPods, PlanScaleUp
-from tidewright.provisioning.fold.common import DID_NOT_COME, EXPECTED_LIMITED, UNREADABLE
+from tidewright.provisioning.fold.common import COUNTS_IMPOSSIBLE, DID_NOT_COME, EXPECTED_LIMITED, UNREADABLE
 from tidewright.provisioning.foresight.shares import (
     Expecting,
     Share,
@@ -19,6 +19,7 @@ from tidewright.provisioning.foresight.shares import (
     target_of,
     until,
 )
+from tidewright.provisioning.foresight.wanted import impossible
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.classes import items as merged
@@ -106,7 +107,7 @@ def named(workload: str) -> str:
 
 
 def troubles(state: State, expecting: Expecting, now: float) -> list[Decision]:
-    """What is told, once, of workloads whose pods are not all expected: too many, or of a template that cannot be read."""
+    """What is told, once, of workloads whose pods are not all expected (too many, or of a template that cannot be read), or that count in an odd way."""
     limit = "not all of the pods that it is about to make are expected: pod-injection-limit allows no more at a time"
     told = [(key, EXPECTED_LIMITED, limit) for key in expecting.cut]
     told += [
@@ -119,6 +120,11 @@ def troubles(state: State, expecting: Expecting, now: float) -> list[Decision]:
         )
         for key, why in expecting.unreadable.items()
     ]
+    for key in dict.fromkeys(share.workload for share in expecting.shares):
+        fields = impossible(state.workloads[key])
+        if fields and key not in expecting.cut and key not in state.said:
+            counted = "the pods that it is about to make are counted by those that are there"
+            told.append((key, COUNTS_IMPOSSIBLE, f"below 0, as no count can be: {fields}; {counted}"))
     return [
         RecordObjectEvent(
             at=now,

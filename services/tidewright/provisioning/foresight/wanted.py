@@ -49,6 +49,16 @@ def lacking(kind: str, workload: Workload, standing: Standing) -> int:
     return max(0, workload.replicas - active)
 
 
+def impossible(workload: Workload) -> str:
+    """Fields of a workload that count less than nothing, as no honest controller does; empty where none does."""
+    counts = {
+        "status.replicas": workload.observed,
+        "completions": workload.completions or 0,
+        "succeeded": workload.succeeded,
+    }
+    return ", ".join(field for field, count in counts.items() if count < 0)
+
+
 def makes_pods(workload: Workload) -> bool:
     """Whether its controller makes pods by now, and such as wait for nothing but room."""
     if workload.deleting or workload.ended or workload.suspended or workload.refused:
