@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -50,6 +50,10 @@ LOOKED_AT_ONCE = 16
 """How many nodes of one deletion are looked at at the same time."""
 NODES_AT_ONCE = 500
 """How many nodes are listed in one request."""
+MANY = 8
+"""So many nodes of one deletion are looked at by two lists where those are short; fewer, each by requests of its own."""
+NODES_EACH, PODS_EACH, PODS_AT_ONCE = 5, 10, 500
+"""How long such lists may be for each node that goes, and that of pods at all: longer ones cost more than they spare."""
 TIMEOUT_S = 15.0
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
@@ -412,6 +416,8 @@ class Applier:
 
     async def _any_held_up(self, effect: DeleteInstances, allowance: Allowance) -> Refused | None:
         """The first refusal of a node, in their order; some are looked at at a time, for all of them go together."""
+        if len(effect.nodes) >= MANY and (there := await self._all_at_once(effect, allowance)) is not None:
+            return next((why for why in _refusals(effect, *there) if why is not None), None)
         places = asyncio.Semaphore(LOOKED_AT_ONCE)
 
         async def look(name: str, uid: str) -> Refused | None:
@@ -425,6 +431,26 @@ class Applier:
                 raise one
         return next((one for one in found if isinstance(one, Refused)), None)
 
+    async def _all_at_once(
+        self, effect: DeleteInstances, allowance: Allowance
+    ) -> tuple[list[JsonObject], list[JsonObject]] | None:
+        """All nodes, and after them all pods, of a cluster that is not much more than what goes; None of a larger one.
+
+        The pods are asked for once the marks of all nodes were seen, as when each is looked at by itself: what comes
+        later would have to tolerate them. A list that goes on is not read further.
+        """
+        count = len(effect.nodes)
+        nodes = await self._short_list("nodes", min(NODES_EACH * count, NODES_AT_ONCE), allowance)
+        if nodes is None:
+            return None
+        pods = await self._short_list("pods", min(PODS_EACH * count, PODS_AT_ONCE), allowance)
+        return None if pods is None else (nodes, pods)
+
+    async def _short_list(self, plural: str, most: int, allowance: Allowance) -> list[JsonObject] | None:
+        """All objects of a kind of the cluster; None if there are more than so many."""
+        page = await self._request(allowance, "GET", f"/api/v1/{plural}?limit={most}")
+        return None if (page.get("metadata") or {}).get("continue") else list(page.get("items") or ())
+
     async def _held_up(self, name: str, uid: str, allowance: Allowance) -> Refused | None:
         try:
             node = await self._request(allowance, "GET", f"/api/v1/nodes/{quote(name, safe='')}")
@@ -432,9 +458,7 @@ class Applier:
             if error.status == 404:
                 return None  # the object went first; nothing can run there any more that the API knows of
             raise
-        if wrong := node_marks.not_drained(node, uid):
-            return Refused(verdict.CONFLICT, f"node {name} {wrong}")
-        return await self._carries(name, allowance)
+        return _not_drained(name, uid, node) or await self._carries(name, allowance)
 
     async def _nodes_of(
         self, effect: DeleteInstances, allowance: Allowance
@@ -459,13 +483,7 @@ class Applier:
         """The refusal when a pod that would have to move is on a node."""
         selector = quote(f"spec.nodeName={name}", safe="")
         pods = await self._request(allowance, "GET", f"/api/v1/pods?fieldSelector={selector}")
-        movable = next((pod for pod in pods.get("items") or () if node_marks.would_move(pod)), None)
-        if movable is None:
-            return None
-        meta = movable.get("metadata") or {}
-        return Refused(
-            verdict.NODE_NOT_EMPTY, f"pod {meta.get('namespace')}/{meta.get('name')} is on node {name}"
-        )
+        return _carried(name, pods.get("items") or ())
 
     async def _report(self, effect: ReportClusterStatus, allowance: Allowance) -> Result:
         target, data = effect.target, {"data": {"status": effect.text}}
@@ -523,6 +541,35 @@ class Applier:
                 return Done(found=True)
             raise
         return Done()
+
+
+def _refusals(
+    effect: DeleteInstances, nodes: Iterable[JsonObject], pods: Iterable[JsonObject]
+) -> Iterator[Refused | None]:
+    """Of each node whose instance is to be deleted, why it may not be; of one that is not among `nodes` nothing keeps it."""
+    there = {_name_of(node): node for node in nodes}
+    on: dict[str, list[JsonObject]] = {}
+    for pod in pods:
+        on.setdefault((pod.get("spec") or {}).get("nodeName") or "", []).append(pod)
+    for name, uid in zip(effect.nodes, effect.uids, strict=True):
+        if name in there:
+            yield _not_drained(name, uid, there[name]) or _carried(name, on.get(name, ()))
+
+
+def _not_drained(name: str, uid: str, node: JsonObject) -> Refused | None:
+    wrong = node_marks.not_drained(node, uid)
+    return Refused(verdict.CONFLICT, f"node {name} {wrong}") if wrong else None
+
+
+def _carried(name: str, pods: Iterable[JsonObject]) -> Refused | None:
+    """The refusal for the first of a node's pods that would have to move."""
+    movable = next(filter(node_marks.would_move, pods), None)
+    if movable is None:
+        return None
+    meta = movable.get("metadata") or {}
+    return Refused(
+        verdict.NODE_NOT_EMPTY, f"pod {meta.get('namespace')}/{meta.get('name')} is on node {name}"
+    )
 
 
 def _name_of(node: JsonObject) -> str:

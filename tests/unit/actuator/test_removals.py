@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any, cast
+from urllib.parse import parse_qsl
 
 import msgspec
 import pytest
 
 from tidewright.actuator import requests, verdict
-from tidewright.actuator.apply import Allowance, Applier
+from tidewright.actuator.apply import MANY, PODS_EACH, Allowance, Applier
 from tidewright.actuator.verdict import Again, Closed, Done, Refused, Result
 from tidewright.events.base import JsonObject, ObjectRef
 from tidewright.events.decisions import EvictPod
@@ -123,6 +124,93 @@ async def test_no_instance_is_deleted_but_of_a_node_that_is_drained_and_empty(
     server = Server(node=node, pods=(200, {"items": pods}))
     found = await applier(server).occupied(DELETE, Allowance(free))
     assert (found.reason if found is not None else "") == reason
+
+
+class Listing:
+    """An API server of some nodes and pods that lists no more than it is asked for, and remembers what it was asked."""
+
+    def __init__(self, nodes: dict[str, JsonObject], pods: list[JsonObject]) -> None:
+        self.nodes, self.pods = nodes, pods
+        self.asked: list[str] = []
+
+    async def request(self, method: str, path: str, **options: Any) -> Any:
+        self.asked.append(path)
+        name, _, query = path.removeprefix("/api/v1/").partition("?")
+        kind, _, one = name.partition("/")
+        asked = dict(parse_qsl(query))
+        if one:
+            if one not in self.nodes:
+                raise error_of(404, b"{}")
+            return SimpleNamespace(body=msgspec.json.encode(self.nodes[one]))
+        items = list(self.nodes.values()) if kind == "nodes" else self.pods
+        if node := asked.get("fieldSelector", "").removeprefix("spec.nodeName="):
+            items = [pod for pod in items if pod["spec"]["nodeName"] == node]
+        most = int(asked.get("limit", len(items)))
+        metadata = {"continue": "more"} if len(items) > most else {}
+        return SimpleNamespace(body=msgspec.json.encode({"metadata": metadata, "items": items[:most]}))
+
+
+def _several(count: int) -> tuple[DeleteInstances, dict[str, JsonObject]]:
+    """A deletion of nodes `n0`, `n1`, ... and those, drained."""
+    names = tuple(f"n{i}" for i in range(count))
+    nodes = {name: drained(uid=f"u{name}")[1] for name in names}
+    for name, node in nodes.items():
+        node["metadata"]["name"] = name
+    uids = tuple(f"u{name}" for name in names)
+    return msgspec.structs.replace(DELETE, instances=names, nodes=names, uids=uids), nodes
+
+
+def _on(node: str, name: str) -> JsonObject:
+    return {"metadata": {"name": name, "namespace": "shop"}, "spec": {"nodeName": node}}
+
+
+def _other_nodes(count: int) -> dict[str, JsonObject]:
+    return {f"other-{i}": {"metadata": {"name": f"other-{i}", "uid": "u"}} for i in range(count)}
+
+
+@pytest.mark.parametrize(
+    ("others", "pods_elsewhere", "by_lists"),
+    [
+        (0, 0, True),
+        (4 * MANY, PODS_EACH * MANY, True),
+        (5 * MANY, 0, False),
+        (0, PODS_EACH * MANY + 1, False),
+    ],
+    ids=["alone", "hardly more", "more nodes", "more pods"],
+)
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [("", ""), ("pod", "NodeNotEmpty"), ("mark", "Conflict"), ("uid", "Conflict"), ("gone", "")],
+)
+async def test_many_nodes_are_looked_at_as_each_alone_would_be_by_two_lists_where_those_are_short(
+    *, others: int, pods_elsewhere: int, by_lists: bool, spoil: str, reason: str
+) -> None:
+    effect, nodes = _several(MANY)
+    pods = [_on("elsewhere", f"p{i}") for i in range(pods_elsewhere)]
+    if spoil == "pod":
+        pods = [_on("n3", "web-2"), *pods[1:]]
+    elif spoil == "gone":
+        del nodes["n3"]
+    elif spoil == "mark":
+        nodes["n3"]["metadata"]["annotations"] = {}
+    elif spoil:
+        nodes["n3"]["metadata"]["uid"] = "other"
+    server = Listing(nodes | _other_nodes(others), pods)
+    found = await Applier(cast("Any", server), cast("Discovery", None)).occupied(effect, Allowance(free))
+    assert (found.reason if found is not None else "") == reason
+    assert found is None or "n3" in found.message
+    lists = [path for path in server.asked if "limit=" in path]
+    assert (len(server.asked) == 2) == by_lists
+    assert [path.partition("?")[0] for path in lists] == ["/api/v1/nodes", "/api/v1/pods"][: len(lists)]
+
+
+async def test_a_few_nodes_are_looked_at_one_by_one() -> None:
+    effect, nodes = _several(MANY - 1)
+    server = Listing(nodes, [])
+    assert (
+        await Applier(cast("Any", server), cast("Discovery", None)).occupied(effect, Allowance(free)) is None
+    )
+    assert len(server.asked) == 2 * (MANY - 1)
 
 
 _OF_I = {"metadata": {"name": "n1"}, "spec": {"providerID": "i"}}
