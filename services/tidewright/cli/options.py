@@ -49,8 +49,8 @@ class ClusterOptions:
 
 @Parameter(name="*", group=PROCESS)
 @dataclass(frozen=True, kw_only=True)
-class ProcessFlags:
-    """How the process runs.
+class UnsignedFlags:
+    """How a process runs that writes to no log.
 
     Attributes:
         log_level: Least severe level that is logged.
@@ -58,8 +58,6 @@ class ProcessFlags:
         health_host: Address on which probes and metrics are served.
         health_port: Their port; 0 takes a free one, and the log says which.
         metrics_token_file: Tokens that callers of /metrics bring, one a line; without it only this machine is answered.
-        signing_key: Key that the service signs what it writes with, as `tidewright keys new` makes it.
-        trust: Root keys (root.pub) that vouch for everybody's: nothing else on the log is believed.
     """
 
     log_level: Level = "info"
@@ -67,6 +65,18 @@ class ProcessFlags:
     health_host: str = "127.0.0.1"
     health_port: Annotated[int, Parameter(validator=ANY_PORT)] = 0
     metrics_token_file: Path | None = None
+
+
+@Parameter(name="*", group=PROCESS)
+@dataclass(frozen=True, kw_only=True)
+class ProcessFlags(UnsignedFlags):
+    """How the process of a service runs.
+
+    Attributes:
+        signing_key: Key that the service signs what it writes with, as `tidewright keys new` makes it.
+        trust: Root keys (root.pub) that vouch for everybody's: nothing else on the log is believed.
+    """
+
     signing_key: Annotated[Path | None, read("--signing-key")] = None
     trust: Annotated[Path | None, read("--trust")] = None
 

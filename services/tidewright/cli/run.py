@@ -25,7 +25,14 @@ from tidewright.cli.commands import with_examples
 from tidewright.cli.metricsflags import MetricsFlags, SourceFlags
 from tidewright.cli.modeflags import ModeFlags
 from tidewright.cli.modeflags import services as deciding
-from tidewright.cli.options import NOT_NEGATIVE, POSITIVE, ClusterOptions, ProcessFlags, named_object
+from tidewright.cli.options import (
+    NOT_NEGATIVE,
+    POSITIVE,
+    ClusterOptions,
+    ProcessFlags,
+    UnsignedFlags,
+    named_object,
+)
 from tidewright.host.process.process import Part, Process, ProcessOptions, is_outage, run_together
 
 THE_SERVICE = Group("Service", sort_key=0)
@@ -63,7 +70,7 @@ together: ContextVar[list[Life] | None] = ContextVar("together", default=None)
 
 def execute(
     service: str,
-    flags: ProcessFlags,
+    flags: UnsignedFlags,
     main: Callable[[Process], Awaitable[None]],
     within: AbstractContextManager[None] | None = None,
 ) -> int:
@@ -92,8 +99,8 @@ def execute(
         health_host=flags.health_host,
         health_port=flags.health_port,
         metrics_token_file=flags.metrics_token_file,
-        signing_key=flags.signing_key,
-        trust=flags.trust,
+        signing_key=flags.signing_key if isinstance(flags, ProcessFlags) else None,
+        trust=flags.trust if isinstance(flags, ProcessFlags) else None,
     )
     life = Life(Part(options, guarded), within or nullcontext(), failure)
     if (gathered := together.get()) is not None:

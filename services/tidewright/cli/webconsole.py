@@ -19,7 +19,7 @@ from tidewright.asking.environment import variable
 from tidewright.asking.errors import BadInput, CommandError, Unavailable
 from tidewright.asking.options import AskedLogOptions
 from tidewright.asking.source import FromFile, RunningLog, Source, opened
-from tidewright.cli.options import ANY_PORT, PROCESS, Level, LogFormat, ProcessFlags
+from tidewright.cli.options import ANY_PORT, PROCESS, Level, LogFormat, UnsignedFlags
 from tidewright.cli.run import execute
 from tidewright.cli.stack import CONSOLE_TOKEN
 from tidewright.console.access import Access, Network, named
@@ -97,7 +97,7 @@ def console(
             "the console is not installed: it comes with `pip install 'tidewright[console]'`"
         ) from None
     entrance = _entrance(listen, token_file, proxy_header, proxy_from)
-    flags = ProcessFlags(
+    flags = UnsignedFlags(
         log_level=log_level, log_format=log_format, health_host=health_host, health_port=health_port,
         metrics_token_file=metrics_token_file,
     )  # fmt: skip

@@ -84,6 +84,8 @@ def test_every_service_of_the_table_can_be_run_alone(
         (["demo", "--metrics", "/no/such.csv"], "/no/such.csv"),
         (["sim", "up", "--start-delay", "soon"], "soon"),
         (["sim", "up", "--nodes", "-1"], "--nodes -1"),
+        (["sim", "up", "--signing-key", "k"], "--signing-key"),
+        (["sim", "attach", "--kubeconfig", "f", "--trust", "root.pub"], "--trust"),
         (["up", "--services", "wtacher"], "'wtacher'"),
         (["up", "--services", "watcher,wtacher", "autoscaler"], "'wtacher'"),
         (["up", "--nats-port", "99999"], "--nats-port"),

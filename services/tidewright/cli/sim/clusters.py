@@ -11,7 +11,7 @@ from cyclopts import Group, Parameter
 
 from tidewright.asking.errors import BadInput, CommandError, Unavailable
 from tidewright.asking.manifests import read_text
-from tidewright.cli.options import ANY_PORT, ProcessFlags
+from tidewright.cli.options import ANY_PORT, UnsignedFlags
 from tidewright.cli.run import execute
 from tidewright.host.process.process import Process
 
@@ -81,13 +81,13 @@ def up(
     ] = None,
     nodes: NodeFlags | None = None,
     clock: ClockFlags | None = None,
-    process: ProcessFlags | None = None,
+    process: UnsignedFlags | None = None,
 ) -> int:
     """Run the embedded cluster until Ctrl-C."""
     settings = {
         "host": host, "port": port, "data": data, "write_kubeconfig": write_kubeconfig, "request_log": request_log,
     }  # fmt: skip
-    return _run(settings, nodes or NodeFlags(), clock or ClockFlags(), process or ProcessFlags())
+    return _run(settings, nodes or NodeFlags(), clock or ClockFlags(), process or UnsignedFlags())
 
 
 def attach(
@@ -95,17 +95,17 @@ def attach(
     kubeconfig: Annotated[Path, Parameter(help="Kubeconfig of the API server.", group=SERVER)],
     nodes: NodeFlags | None = None,
     clock: ClockFlags | None = None,
-    process: ProcessFlags | None = None,
+    process: UnsignedFlags | None = None,
 ) -> int:
     """Run simulated nodes, kubelets and metrics beside another API server, until Ctrl-C.
 
     Touches only nodes that it made and labelled, and removes them at the end.
     """
     settings: dict[str, Any] = {"kubeconfig": kubeconfig}
-    return _run(settings, nodes or NodeFlags(), clock or ClockFlags(), process or ProcessFlags())
+    return _run(settings, nodes or NodeFlags(), clock or ClockFlags(), process or UnsignedFlags())
 
 
-def _run(settings: dict[str, Any], nodes: NodeFlags, clock: ClockFlags, process: ProcessFlags) -> int:
+def _run(settings: dict[str, Any], nodes: NodeFlags, clock: ClockFlags, process: UnsignedFlags) -> int:
     from tidewright.events.config import ClockSet
     from tidewright.log.clock import Clock
     from tidewright.sim.cluster import SimCluster
