@@ -36,6 +36,7 @@ from tidewright.cli.foldermark import MadeBy
 from tidewright.cli.keys.folder import KeyFolder
 from tidewright.cli.supervisor import CannotStart, Fields, Program, Sink, Supervisor
 from tidewright.cloud.providers import specs_of
+from tidewright.console.access import CONSOLE_TOKEN
 from tidewright.events import registry
 from tidewright.events.config import ClockSet
 from tidewright.kube.client import Kube
@@ -58,9 +59,6 @@ KEPT_S = 7 * 86_400.0
 LEAST_BYTES = 64 << 20
 """Of a limit of the store: several services append, and each leaves some room."""
 """Times that a free port may turn out to be taken after all."""
-
-CONSOLE_TOKEN = "TIDEWRIGHT_CONSOLE_TOKEN"  # noqa: S105  # the name of a variable
-"""In the environment of the console the token that lets in once, where whoever starts it tells it to people."""
 
 CLOCK = "clock"
 """The part of the configuration that holds the `ClockSet`."""

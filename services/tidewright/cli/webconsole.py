@@ -21,8 +21,7 @@ from tidewright.asking.options import AskedLogOptions
 from tidewright.asking.source import FromFile, RunningLog, Source, opened
 from tidewright.cli.options import ANY_PORT, PROCESS, Level, LogFormat, UnsignedFlags
 from tidewright.cli.run import execute
-from tidewright.cli.stack import CONSOLE_TOKEN
-from tidewright.console.access import Access, Network, named
+from tidewright.console.access import CONSOLE_TOKEN, Access, Network, named
 from tidewright.host.ports.tokens import Tokens, is_loopback
 from tidewright.host.process.process import Process
 from tidewright.log.diagnostics import get_logger

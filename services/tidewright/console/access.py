@@ -23,6 +23,8 @@ from aiohttp import web
 
 from tidewright.host.ports.tokens import Token, Tokens
 
+CONSOLE_TOKEN = "TIDEWRIGHT_CONSOLE_TOKEN"  # noqa: S105  # the name of a variable
+"""In the environment of the console the token that lets in once, where whoever starts it tells it to people."""
 SESSION_S = 7 * 86_400.0
 """How long a cookie holds, wall seconds."""
 MOST_SESSIONS = 1_000

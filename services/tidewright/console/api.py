@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from tidewright.asking import comparing, listing
+from tidewright.asking import listing
 from tidewright.asking.errors import BadInput
 from tidewright.asking.events import CLASSES, Class, found, wanted
 from tidewright.asking.explain import explained, explained_decision
@@ -105,6 +105,8 @@ class Answers:
         return rows
 
     async def compare(self, query: Query) -> Any:
+        from tidewright.asking import comparing  # it imports what is compared
+
         moment = await moment_of(self.source, "")
         since = await moment_of(self.source, query["since"], "--since") if query.get("since") else None
         compared = await comparing.comparisons(

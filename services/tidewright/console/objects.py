@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
 from markupsafe import Markup
 
 from tidewright.asking.answers import ExplainedDecision, ObjectExplanation, ObjectSeries, SeriesLine, Told
@@ -169,5 +168,7 @@ def manifest(explanation: ObjectExplanation) -> str:
     """What was observed of the object then, as YAML; empty where nothing was."""
     if explanation.last_word is None or not isinstance(explanation.last_word.event, dict):
         return ""
+    import yaml  # the first page is there sooner without
+
     shown = {name: value for name, value in explanation.last_word.event.items() if name not in ("type", "at")}
     return str(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=100))

@@ -45,6 +45,27 @@ def test_a_service_imports_neither_what_draws_on_terminals_nor_models_of_the_who
     assert not [name for name in imported if name.split(".")[0] in ("rich", "kubernetes_asyncio")]
 
 
+CONSOLE = """
+import sys
+import tidewright.cli.webconsole, tidewright.console.server
+print(*sorted(sys.modules))
+"""
+
+
+def test_the_first_page_of_a_console_waits_for_nothing_that_it_does_not_ask() -> None:
+    started = subprocess.run(
+        [sys.executable, "-c", CONSOLE], capture_output=True, text=True, timeout=120, check=True
+    )
+    imported = set(started.stdout.split())
+    assert "tidewright.console.overview" in imported
+    assert not imported & {
+        "tidewright.cli.stack",
+        "tidewright.autoscaler.state",
+        "tidewright.asking.comparing",
+        "yaml",
+    }
+
+
 WHOLE = """
 import sys
 from tidewright.kube.library import library
