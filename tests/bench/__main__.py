@@ -1,6 +1,6 @@
 """`make bench`: every benchmark, each in its own process; a table, and `build/bench.json`.
 
-    python -m tests.bench [WORD] [--size small|full] [--out FILE]
+    python -m tests.bench [WORD] [--size small|full] [--out FILE] [--kubeconfig FILE]
 
 A module of this package takes part by naming its benchmarks in `BENCHES`. The exit code is 1 when a
 benchmark failed to run; a missed target is said in the table and in the file, and is no failure: the
@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 import tests.bench
-from tests.bench.figures import Bench, Figure
+from tests.bench.figures import KUBECONFIG, Bench, Figure
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -113,10 +113,17 @@ def main(arguments: Sequence[str]) -> int:
         "--size", choices=("small", "full"), default="full", help="small: only to see that they run"
     )
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench.json")
+    parser.add_argument(
+        "--kubeconfig",
+        type=Path,
+        help="an API server to try things on, for those benchmarks that use one, too",
+    )
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.one:
         return one(options.one, options.size, options.out)
+    if options.kubeconfig is not None:
+        os.environ[KUBECONFIG] = str(options.kubeconfig.resolve())
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the benchmark's group ends, too
     console = Console(width=None if sys.stdout.isatty() else 160)
     every = list(benches())
