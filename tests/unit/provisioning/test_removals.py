@@ -18,6 +18,7 @@ from tidewright.events.decisions import EvictPod, RecordObjectEvent, SetTimer
 from tidewright.host.fold.explainer import Reference
 from tidewright.kube.taints import DELETION_CANDIDATE, DRAIN, TO_BE_DELETED
 from tidewright.provisioning.scaledown.removal.soft import soft_marks
+from tidewright.provisioning.scaledown.removal.steps import MOST_AT_ONCE, TOGETHER_S
 from tidewright.provisioning.scaleup.orders import STATUS_MAP
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell import counts
@@ -332,13 +333,38 @@ def test_of_gathered_deletions_only_those_below_the_minimum_are_undone() -> None
     assert cluster.marked() == set()
 
 
-def test_nodes_that_get_ready_during_a_deletion_go_together_in_the_next() -> None:
+def test_nodes_of_one_pass_go_in_one_call_once_their_marks_are_there() -> None:
     cluster = world(5, {"node-delete-delay-after-taint": "0s"})
     cluster.decided(*(cluster.removal(f"n{i}", drain=False) for i in range(5)))
-    calls = [deletion.nodes for deletion in cluster.of(p.DeleteInstances)]
-    assert calls == [("n0",), ("n1", "n2", "n3", "n4")]
-    assert [(d.from_size, d.size) for d in cluster.of(p.DeleteInstances)] == [(5, 4), (4, 0)]
+    (deletion,) = cluster.of(p.DeleteInstances)
+    assert deletion.nodes == ("n0", "n1", "n2", "n3", "n4")
+    assert (deletion.from_size, deletion.size) == (5, 0)
     assert cluster.deleted == [f"n{i}" for i in range(5)]
+
+
+def test_nodes_that_are_left_when_a_call_has_as_many_as_it_takes_go_together_in_the_next() -> None:
+    count = MOST_AT_ONCE + 3
+    cluster = world(count, {"node-delete-delay-after-taint": "0s"})
+    cluster.decided(*(cluster.removal(f"n{i}", drain=False) for i in range(count)))
+    calls = cluster.of(p.DeleteInstances)
+    assert [len(deletion.nodes) for deletion in calls] == [MOST_AT_ONCE, 3]
+    assert [(deletion.from_size, deletion.size) for deletion in calls] == [(count, 3), (3, 0)]
+
+
+def test_a_mark_that_does_not_come_is_waited_for_no_longer_than_a_moment() -> None:
+    cluster = world(3, {"node-delete-delay-after-taint": "0s"})
+    shows = cluster.fact_of
+
+    def seen(name: str, delays: tuple[str, ...] = ()) -> f.NodeObserved:
+        fact = shows(name, delays)
+        return msgspec.structs.replace(fact, taints=(), annotations={}) if name == "n1" else fact
+
+    cluster.fact_of = seen  # type: ignore[method-assign]  # of the mark of n1 the watcher does not tell
+    cluster.decided(*(cluster.removal(f"n{i}", drain=False) for i in range(3)))
+    assert cluster.deleted == []
+    cluster.advance(2 * TOGETHER_S)
+    (deletion,) = cluster.of(p.DeleteInstances)
+    assert deletion.nodes == ("n0", "n2")
 
 
 def test_a_node_whose_deletion_is_refused_keeps_no_other_one_from_going() -> None:

@@ -36,6 +36,8 @@ SEEN_S = 120.0
 """How long after a node was marked its own fact must show that."""
 MOST_AT_ONCE = 50
 """Instances that one call deletes, where no interval is set: who looks at their nodes before it is soon done with that."""
+TOGETHER_S = 1.0
+"""So long at most a node that is ready waits for those that the same pass has go, and whose marks are on their way."""
 
 
 class Undo(msgspec.Struct, frozen=True):
@@ -63,6 +65,7 @@ class Steps:
         self.due: float | None = None
         self._turns = Turns(state, self.settings, self.now)
         self._ready: dict[NodeGroupId, list[str]] = {}
+        self._looked_at: set[str] = set()
         self._undone: set[str] = set()
 
     def run(self, nodes: Iterable[str]) -> None:
@@ -87,6 +90,7 @@ class Steps:
     # --- One node ---
 
     def _step(self, name: str, removal: Removal) -> None:
+        self._looked_at.add(name)
         if removal.deletion or name in self._undone:
             return  # the point of no return: only its outcome says more
         if (why := self._changed(name, removal)) is not None:
@@ -254,8 +258,37 @@ class Steps:
         if self.state.removals[first].again_at:
             self._order(group, [first])
         else:
-            fresh = [name for name in single if not self.state.removals[name].again_at]
-            self._order(group, fresh[:MOST_AT_ONCE])
+            self._delete_fresh(group, [name for name in single if not self.state.removals[name].again_at])
+
+    def _delete_fresh(self, group: NodeGroupId, names: list[str]) -> None:
+        """Nodes that are ready for the first time: in one call with those that one pass had go together."""
+        begun = {self.state.removals[name].begun_at for name in names}
+        until = min(self._prepared_at(self.state.removals[name]) for name in names) + TOGETHER_S
+        others = [
+            (name, removal)
+            for name, removal in self.state.removals.items()
+            if removal.group == group and removal.begun_at in begun and not removal.whole
+        ]
+        if self.now < until and any(self._on_its_way(removal) for name, removal in others):
+            self._again(until)
+            return
+        for name, removal in sorted(others):
+            if name not in self._looked_at and removal.held_at is not None:
+                self._step(name, removal)
+        fresh = [
+            name
+            for name in sorted(self._ready[group])
+            if name not in self._undone
+            and not self.state.removals[name].whole
+            and not self.state.removals[name].again_at
+        ]
+        self._order(group, fresh[:MOST_AT_ONCE])
+
+    def _on_its_way(self, removal: Removal) -> bool:
+        """Whether the mark of a node is still to come, or is not there for long enough yet."""
+        if removal.failed or removal.unmarked:
+            return False
+        return removal.held_at is None or self.now < removal.held_at + self.settings.after_taint_s
 
     def _under_way(self, group: NodeGroupId) -> bool:
         """Whether the answer to a deletion of a group is still to come: it has the others looked at."""
