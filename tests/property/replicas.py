@@ -116,6 +116,10 @@ class Link:
         await self.travel()  # the answer may be lost
         return committed
 
+    async def may_append(self, subject: str) -> bool:
+        await self.travel()
+        return subject.startswith(f"{self.subjects.root}.timer.")  # as a service's permissions say
+
     async def settled(self) -> None:
         """Nothing is stored in part here."""
 
@@ -343,11 +347,18 @@ class World:
             self.stream.append([Message(subject, registry.encode(fact))])
 
     async def until(self, holds: Callable[[], bool], within_s: float = 60.0) -> float:
-        """Wait for something; how long it took, in simulated seconds."""
+        """Wait for something; how long it took, in simulated seconds. What a host died of is raised at once."""
+
+        def holds_with_all_alive() -> bool:
+            for replica in self.replicas:
+                if replica.task.done():
+                    replica.task.result()
+            return holds()
+
         loop = asyncio.get_running_loop()
         begun = loop.time()
         try:
-            await until(holds, within_s=within_s, every_s=0.01)
+            await until(holds_with_all_alive, within_s=within_s, every_s=0.01)
         except AssertionError as error:
             raise AssertionError(f"{error}; replicas: {self.told()}") from error
         return loop.time() - begun

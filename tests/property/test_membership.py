@@ -53,7 +53,7 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     async def at_once(function: Callable[..., object], *arguments: object) -> object:
         return function(*arguments)
 
-    for module in ("host", "commit"):
+    for module in ("host", "commit", "firing"):
         monkeypatch.setattr(f"tidewright.host.loop.{module}.time", Clock)
     monkeypatch.setattr("asyncio.to_thread", at_once)
 
