@@ -161,7 +161,7 @@ class CloudReader:
         return min([INTERVAL_S, *again]), least_s
 
     async def poll(self) -> list[ObjectFact]:
-        """What is new about all groups, by name, then about the cloud; `at` 0."""
+        """What is new about all groups, by name, then about the cloud; `at` 0 for what is as of when it is said."""
         return [fact async for part in self.parts() for fact in part]
 
     async def parts(self) -> AsyncGenerator[list[ObjectFact], None]:
@@ -177,7 +177,7 @@ class CloudReader:
                 part = groups[start : start + PART]
                 async with asyncio.timeout_at(until):
                     answers = await asyncio.gather(*map(self._ask, part))
-                yield self._facts(part, answers)
+                yield self._facts(part, answers, began)
         except TimeoutError:
             slow = Unavailable(f"cloud {self.spec.name}: not read within {POLL_S:g} s", code="Timeout")
             yield self._away(slow)
@@ -220,7 +220,7 @@ class CloudReader:
         return [state]
 
     def _facts(
-        self, groups: Sequence[Group], answers: Sequence[NodeGroupObserved | CloudError]
+        self, groups: Sequence[Group], answers: Sequence[NodeGroupObserved | CloudError], began: float
     ) -> list[ObjectFact]:
         facts: list[ObjectFact] = []
         for group, answer in zip(groups, answers, strict=True):
@@ -237,7 +237,8 @@ class CloudReader:
                         fact, error=Conflict.reason, message=self._also_served(group.id, server)
                     )
                 self._last[name] = fact
-                facts += self._if_new(fact)
+                # Its size may have been read at the very beginning: an order that was answered since is not in it.
+                facts += [msgspec.structs.replace(new, at=began) for new in self._if_new(fact)]
         return facts
 
     def _also_served(self, group_id: str, server: str) -> str:
@@ -458,7 +459,7 @@ class CloudsWatch:
             messages = [
                 (
                     self._log.subjects.fact(ALL, _kind(fact), "", fact.name),
-                    registry.encode(msgspec.structs.replace(fact, at=at)),
+                    registry.encode(msgspec.structs.replace(fact, at=fact.at or at)),
                 )
                 for fact in facts
             ]

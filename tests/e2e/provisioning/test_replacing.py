@@ -75,10 +75,15 @@ def replicas(pods: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 async def told(world: World) -> list[object]:
-    """Everything on the log, in order."""
+    """Everything that has happened by the log, in order: schedules, and that they are taken back, are the server's business."""
     log = await world.services.log()
     async with log, log.reader([log.subjects.everything], after=0) as reader:
-        return [registry.decode(record.body) async for record in reader.until_current()]
+        records = [record async for record in reader.until_current()]
+    return [
+        registry.decode(record.body)
+        for record in records
+        if log.subjects.class_token(record.subject) != "schedule"
+    ]
 
 
 async def given_up(world: World) -> EndReplacement:

@@ -139,3 +139,26 @@ async def test_a_group_that_grows_while_it_is_read_is_told_with_its_size_of_afte
             return defaults
 
     assert (await read(cast("Any", Growing()))).target_size == 2
+
+
+async def test_a_group_is_as_of_when_its_cloud_was_begun_to_be_read() -> None:
+    """A size that was read before an order was answered, and told after it, is none that the answer is in."""
+    seconds = iter(range(1000, 2000))
+    clock = Clock(lambda: float(next(seconds)))
+    cloud, log = Cloud(group("g")), Log()
+    read_at = list[float]()
+
+    async def refresh() -> None:
+        read_at.append(clock.now())
+
+    cloud.refresh = refresh  # type: ignore[method-assign]
+    providers: Any = {CloudSpec("c", "books"): cloud}
+    port: Any = log
+    work = asyncio.create_task(
+        CloudsWatch(providers, port, port, Stamp(clock.now, lambda: 0.0, lambda: 1.0), clock).run()
+    )
+    await until(lambda: bool(log.of(CloudObserved)))
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+    told = {type(fact): fact.at for fact in log.facts}
+    assert told[NodeGroupObserved] < read_at[0] < told[CloudObserved]
