@@ -107,8 +107,9 @@ class Bus:
 
     def _silent(self, verb: str, error: errors.LogUnavailable) -> None:
         """Say that the log does not answer: once, however many ask."""
+        self._unanswered = str(error)
         if self._silent_since is None:
-            self._silent_since, self._unanswered = time.monotonic(), str(error)
+            self._silent_since = time.monotonic()
             logger.warning("the log does not answer, asking again", asked=verb, error=str(error))
 
     def _answered(self) -> None:

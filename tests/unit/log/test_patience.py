@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import nats as nats_py
+import nats.errors as nats_errors
 import pytest
+from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from tests.nats_server import EmbeddedServer
@@ -43,6 +46,15 @@ LEADERLESS = (
 )
 
 
+async def _is_asked(client: Client) -> bool:
+    """Whether questions reach whoever answers: a server takes a moment until it leaves them to others."""
+    try:
+        await client.request(f"$JS.API.{QUESTION}", b"{}", timeout=1.0)
+    except (nats_errors.NoRespondersError, nats_errors.TimeoutError):
+        return False
+    return True
+
+
 @asynccontextmanager
 async def _leaderless_until(nats: EmbeddedServer, enough: asyncio.Event) -> AsyncIterator[None]:
     """Servers without a leader: somebody answers for them, by their words, until `enough`."""
@@ -53,6 +65,7 @@ async def _leaderless_until(nats: EmbeddedServer, enough: asyncio.Event) -> Asyn
 
     await client.subscribe(f"$JS.API.{QUESTION}", cb=answer)
     await client.flush()
+    await until(partial(_is_asked, client))
     try:
         yield
     finally:
