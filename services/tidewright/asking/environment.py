@@ -8,6 +8,7 @@ silently.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ READ = frozenset(
     )
 )  # fmt: skip
 """Options that have a twin in the environment; each has one meaning, whichever command is used."""
+_LINK = re.compile(r"(tcp|udp|sctp)://")
+"""How the values of `<SERVICE>_PORT` begin, which Kubernetes gives every container for every Service beside it."""
 
 
 def variable(option: str) -> str:
@@ -51,12 +54,19 @@ def tell_unread(app: App, commands: tuple[str, ...], arguments: ArgumentCollecti
     """
     del app, commands
     for name, option in _unread(arguments):
+        if _is_service_link(name):
+            continue
         if os.environ.pop(name, ""):
             print(
                 f"warning: {name} is set and is not read any more: pass {option} (the environment says where to connect and "
                 "as whom, and nothing else)",
                 file=sys.stderr,
             )
+
+
+def _is_service_link(name: str) -> bool:
+    """Whether Kubernetes has set a variable for a Service `tidewright-…` of the pod's namespace: nobody meant an option by it."""
+    return name.endswith("_SERVICE_HOST") or bool(_LINK.match(os.environ.get(name, "")))
 
 
 def _unread(arguments: ArgumentCollection) -> Iterator[tuple[str, str]]:

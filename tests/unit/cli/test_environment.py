@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 
@@ -67,3 +68,40 @@ def test_a_command_below_another_one_says_it_too(
     monkeypatch.setenv("TIDEWRIGHT_AT", "seq:1")
     main.run(["plan", "scale-down"])
     assert "TIDEWRIGHT_AT is set and is not read any more: pass --at (" in capsys.readouterr().err
+
+
+LINKS = {
+    "TIDEWRIGHT_SERVICE_HOST": "10.96.0.12",
+    "TIDEWRIGHT_SERVICE_PORT": "80",
+    "TIDEWRIGHT_PORT": "tcp://10.96.0.12:80",
+    "TIDEWRIGHT_PORT_80_TCP": "tcp://10.96.0.12:80",
+    "TIDEWRIGHT_PORT_80_TCP_PROTO": "tcp",
+    "TIDEWRIGHT_PORT_80_TCP_PORT": "80",
+    "TIDEWRIGHT_PORT_80_TCP_ADDR": "10.96.0.12",
+    "TIDEWRIGHT_HEALTH_PORT": "tcp://10.96.0.13:8080",
+    "TIDEWRIGHT_NATS_PORT": "tcp://10.96.0.14:4222",
+    "TIDEWRIGHT_NATS_SERVICE_HOST": "10.96.0.14",
+}
+"""What Kubernetes gives every container where Services `tidewright`, `tidewright-health` and `tidewright-nats` are beside it."""
+
+
+def test_what_kubernetes_says_of_services_is_no_setting(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TIDEWRIGHT_NATS", "nats://127.0.0.1:1")
+    for name, value in LINKS.items():
+        monkeypatch.setenv(name, value)
+    assert main.run(["console"]) == 69  # it has --port and --health-port
+    said = capsys.readouterr().err
+    assert "warning" not in said
+    assert "no NATS server answers at nats://127.0.0.1:1" in said
+    monkeypatch.setenv("TIDEWRIGHT_PORT", "8080")  # as an earlier version took it
+    assert main.run(["console"]) == 69
+    assert "TIDEWRIGHT_PORT is set and is not read any more" in capsys.readouterr().err
+
+
+def test_no_setting_has_a_name_that_kubernetes_may_give() -> None:
+    """A Service of any name gives `<NAME>_PORT`, `<NAME>_PORT_…`, `<NAME>_SERVICE_HOST` and `<NAME>_SERVICE_PORT…`."""
+    given = re.compile(r"_(SERVICE_(HOST|PORT(_.*)?)|PORT(_\d+_.*)?)$")
+    assert [name for name in map(variable, READ) if given.search(name)] == []
+    assert all(given.search(name) for name in LINKS)
