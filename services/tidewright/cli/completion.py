@@ -31,12 +31,25 @@ _tidewright_of_the_log() {{
 }}
 complete -F _tidewright_of_the_log tidewright
 """,
+    "zsh": """
+  # Kinds, names and sequences come from the log; everything else from below.
+  if [[ "${{words[2]}}" == ({alternatives}) && "${{words[CURRENT]}}" != -* ]]; then
+    local -a of_the_log
+    of_the_log=(${{(f)"$(tidewright {command} "${{(j: :)words[1,CURRENT-1]}} ${{PREFIX}}" 2>/dev/null)"}})
+    if (( $#of_the_log )); then
+      compadd -- $of_the_log
+      return
+    fi
+  fi
+""",
     "fish": """
 # Kinds, names and sequences come from the log.
 complete -c tidewright -n '__fish_seen_subcommand_from {ours}' -a '(tidewright {command} (commandline -cp) 2>/dev/null)'
 """,
 }
 """What is added to the script of a shell; to be formatted."""
+_ZSH_BEGINS = "  local line state\n"
+"""Behind it what is added for zsh stands: its script has to be one function, which zsh calls once it has read it."""
 
 
 def completion(
@@ -52,9 +65,10 @@ def completion(
 
     named = shell or _of_environment()
     app = application()
-    script = app.generate_completion(shell=named) + _OF_THE_LOG.get(named, "").format(
+    script, more = app.generate_completion(shell=named), _OF_THE_LOG[named].format(
         command=COMMAND, ours=" ".join(OF_THE_LOG), alternatives="|".join(OF_THE_LOG)
-    )
+    )  # fmt: skip
+    script = script.replace(_ZSH_BEGINS, _ZSH_BEGINS + more, 1) if named == "zsh" else script + more
     if not install:
         print(script)
         return

@@ -11,7 +11,8 @@ import pytest
 
 from tests.unit.console.hostile import SPACE, hostile_log
 from tidewright.cli import main
-from tidewright.cli.suggested import suggestions
+from tidewright.cli.completion import SHELLS
+from tidewright.cli.suggested import COMMAND, suggestions
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -46,6 +47,9 @@ def test_another_shell_is_refused_with_those_that_there_are(
 
 LOG = Path(__file__).parents[2] / "recorded" / "chaos.twlog"
 ASKED = f"--log {LOG}"
+COMPLETION = Path(__file__).parents[3] / "deploy" / "completion"
+PACKAGED = {shell: COMPLETION / name for shell, name in zip(SHELLS, ("tidewright.bash", "_tidewright", "tidewright.fish"), strict=True)}
+"""What is installed beside the program, by shell."""
 
 
 @pytest.mark.parametrize(
@@ -92,9 +96,7 @@ def test_bash_completes_kinds_names_and_sequences(tmp_path: Path, capsys: pytest
         pytest.skip("no bash on this machine")
     main.run(["completion", "bash"])
     script = capsys.readouterr().out
-    program = tmp_path / "tidewright"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tidewright.cli.main "$@"\n')
-    program.chmod(0o755)
+    _program(tmp_path)
     asks = """
 ask() {
   COMP_LINE="$1" COMP_POINT=${#1} COMP_WORDS=($1) COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
@@ -112,3 +114,56 @@ ask() {
         env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert done.stdout.splitlines() == ["wpa,", "wpa/app-4,", "--watch,"]
+
+
+def test_zsh_completes_kinds_names_and_sequences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main.run(["completion", "zsh"])
+    script = capsys.readouterr().out
+    assert f"tidewright {COMMAND}" in script, "the place where ours stands is another one"
+    zsh = shutil.which("zsh")
+    if zsh is None:
+        pytest.skip("no zsh on this machine")
+    _program(tmp_path)
+    asks = """
+compadd() { shift; print -r -- "${(j:,:)@}" }
+_arguments() { print -r -- else }
+ask() { words=(${(z)1}); [[ $1 == *\\  ]] && words+=(""); CURRENT=$#words; PREFIX=$words[CURRENT]; _cyclopts_tidewright }
+"""
+    lines = [
+        f"tidewright get {ASKED} wp",
+        f"tidewright get -n team-0 {ASKED} wpa/app-4",
+        "tidewright get --watc",
+        f"tidewright verify {ASKED} ",
+    ]
+    done = subprocess.run(
+        [zsh, "-f"], input=script + asks + "".join(f"ask '{line}'\n" for line in lines),
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["wpa", "wpa/app-4", "else", "else"], done.stderr
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_what_the_package_brings_asks_the_command(tmp_path: Path, shell: str) -> None:
+    found = shutil.which(shell)
+    if found is None:
+        pytest.skip(f"no {shell} on this machine")
+    _program(tmp_path)
+    path = PACKAGED[shell]
+    shows = {
+        "bash": f"source {path}; complete -p tidewright",
+        "zsh": f"autoload -Uz compinit; compinit -u -d {tmp_path}/dump; function load {{ source {path} }}; "
+        "function _arguments { :; }; load 2>/dev/null; print $_comps[tidewright]",
+        "fish": f"source {path}; complete -c tidewright",
+    }
+    done = subprocess.run(
+        [found, "-c", shows[shell]], env={"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert {"bash": "_tidewright_of_the_log", "zsh": "_cyclopts_tidewright", "fish": COMMAND}[shell] in done.stdout
+
+
+def _program(folder: Path) -> None:
+    """`tidewright` of this tree, in a folder."""
+    program = folder / "tidewright"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tidewright.cli.main "$@"\n')
+    program.chmod(0o755)

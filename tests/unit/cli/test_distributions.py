@@ -28,7 +28,9 @@ class Wheel:
         )  # fmt: skip
         (self.file,) = (to / "wheel").glob("*.whl")
         with zipfile.ZipFile(self.file) as archive:
-            self.names = {name for name in archive.namelist() if ".dist-info/" not in name}
+            every = archive.namelist()
+            self.shared = {name.partition(".data/data/")[2] for name in every if ".data/data/" in name}
+            self.names = {name for name in every if ".dist-info/" not in name and ".data/" not in name}
             (metadata,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
             self.metadata = HeaderParser().parsestr(archive.read(metadata).decode())
             archive.extractall(to / "unpacked")
@@ -74,6 +76,15 @@ def test_every_module_is_in_one_of_them_and_none_in_both(core: Wheel, embedded: 
     assert core.names | embedded.names == tree
     assert embedded.names == {name for name in tree if name.startswith(EMBEDDED_ONLY)}
     assert not core.names & embedded.names
+
+
+def test_completions_come_where_each_shell_looks(core: Wheel, embedded: Wheel) -> None:
+    assert core.shared == {
+        "share/bash-completion/completions/tidewright",
+        "share/zsh/site-functions/_tidewright",
+        "share/fish/vendor_completions.d/tidewright.fish",
+    }
+    assert not embedded.shared
 
 
 def test_what_the_embedded_cluster_needs_is_required_by_it_alone(core: Wheel, embedded: Wheel) -> None:
