@@ -338,12 +338,16 @@ class Log(Bus):
 
     async def subjects_of(self, stream: str, pattern: str) -> list[str]:
         """The subjects of a stream that match a filter and have a message; none when there is no such stream."""
+        return sorted(await self.messages_by_subject(stream, pattern))
+
+    async def messages_by_subject(self, stream: str, pattern: str) -> dict[str, int]:
+        """The same with the number of messages of each."""
         answer = await self.answer_of(f"STREAM.INFO.{stream}", {"subjects_filter": pattern})
         if "error" in answer:
             if answer["error"].get("err_code") == NOT_FOUND:
-                return []
+                return {}
             raise self.refused(answer["error"], f"stream {stream}")
-        return sorted(answer["state"].get("subjects") or ())
+        return dict(answer["state"].get("subjects") or {})
 
     # -- appending -------------------------------------------------------------------------------
 

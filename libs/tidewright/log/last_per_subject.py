@@ -12,6 +12,8 @@ from tidewright.log.reader import Record
 
 AT_ONCE = 1000
 """Subjects in one request; the server refuses to find more than 1,024."""
+MANY = 200
+"""Subjects from which on it is looked up first which of them have anything earlier at all."""
 
 
 Known = MutableMapping[tuple[str, ...], list[Record]]
@@ -42,10 +44,31 @@ async def earlier_words(log: Log, subjects: Sequence[str], up_to: int) -> list[R
     Raises:
         LogUnavailable: no answer in time.
     """
+    if len(subjects) >= MANY:
+        subjects = await _spoken_of_twice(log, subjects)
     records: list[Record] = []
     for start in range(0, len(subjects), AT_ONCE):
         records += await _earlier(log, subjects[start : start + AT_ONCE], up_to)
     return sorted(records, key=lambda record: record.seq)
+
+
+async def _spoken_of_twice(log: Log, subjects: Sequence[str]) -> list[str]:
+    """Those of subjects that were spoken of since which have more than that one message.
+
+    For a subject that has nothing earlier the server goes back through the whole log, once for each request: objects that were
+    made since would make every look at a moment before as slow as the log is long.
+    """
+    wanted: dict[str, list[str]] = {}
+    depth = log.subjects.root.count(".") + 1
+    for subject in subjects:
+        tokens = subject.split(".")
+        tokens[depth + 1 :] = ["*", *tokens[depth + 2 : depth + 3], ">"]  # of all slots
+        wanted.setdefault(".".join(tokens), []).append(subject)
+    found: list[str] = []
+    for pattern, of in wanted.items():
+        counts = await log.messages_by_subject(log.stream, pattern)
+        found += [subject for subject in of if counts.get(subject) != 1]
+    return found
 
 
 async def last_words_of_all(log: Log, filters: Sequence[str], up_to: int) -> list[Record]:
@@ -61,7 +84,7 @@ async def last_words_of_all(log: Log, filters: Sequence[str], up_to: int) -> lis
             records.append(record)
         else:
             later.append(record.subject)
-    return sorted([*records, *await last_words(log, later, up_to=up_to)], key=lambda record: record.seq)
+    return sorted([*records, *await earlier_words(log, later, up_to)], key=lambda record: record.seq)
 
 
 async def _asked(log: Log, filters: Sequence[str], up_to: int, known: Known | None) -> list[Record]:

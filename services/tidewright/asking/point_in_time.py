@@ -15,7 +15,7 @@ import msgspec
 
 from tidewright.asking.errors import BadInput
 from tidewright.asking.objects import moment
-from tidewright.asking.source import SOON, Source
+from tidewright.asking.source import Source
 from tidewright.events import registry
 from tidewright.kube.times import readable
 from tidewright.log.reader import Record
@@ -66,8 +66,12 @@ def is_past(source: Source, record: Record) -> bool:
     return source.subjects.class_token(record.subject) != "schedule"
 
 
-async def moment_of(source: Source, text: str, option: str = "--at") -> Moment:
+async def moment_of(
+    source: Source, text: str, option: str = "--at", *, known: tuple[float, float] | None = None
+) -> Moment:
     """The moment that an option names: a time, or `seq:N`; the end of the log when it is empty.
+
+    `known` are the log times of its beginning and of its end, seconds, where these were looked up just now.
 
     Raises:
         BadInput: it is no time, or lies outside of what is retained: before it, or in the future.
@@ -75,10 +79,13 @@ async def moment_of(source: Source, text: str, option: str = "--at") -> Moment:
     first, last = await source.bounds()
     if last < first:
         raise BadInput(f"{source.name} is empty: nothing has been seen yet")
-    now = await end_of(source)
+    now = await end_of(source) if known is None else known[1]
     if not text:
         return Moment(last, now, end=True)
-    oldest = source.since if source.since is not None else await beginning_of(source, first)
+    if known is not None:
+        oldest = known[0]
+    else:
+        oldest = source.since if source.since is not None else await beginning_of(source, first)
     retained = f"retained are {readable(oldest)} to {readable(now)} UTC (sequences {first} to {last})"
     if matched := _SEQUENCE.match(text):
         seq = int(matched[1])
@@ -124,7 +131,7 @@ async def last_before(source: Source, first: int, last: int, at: float) -> int:
         else:
             low = max(middle, record.seq)
     start = max(first, low - INTERLEAVED)
-    async with aclosing(source.records(after=start - 1, ahead=SOON)) as records:
+    async with aclosing(source.records(after=start - 1, ahead=INTERLEAVED)) as records:
         async for record in records:
             logged_at = log_time(record) if is_past(source, record) else None
             if logged_at is not None and logged_at > at:

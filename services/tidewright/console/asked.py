@@ -107,7 +107,7 @@ class Moments:
         at = query.get("at", "").strip()
         end = await self.now()
         first = await self._beginning()
-        moment = await self._at(at) if at else end
+        moment = await self._at(at, (first, end.at)) if at else end
         return Looking(moment, at, min(first, end.at), end.at, window, query)
 
     async def now(self) -> Moment:
@@ -123,16 +123,16 @@ class Moments:
         if looking.since <= looking.first:
             first, _ = await self._source.bounds()
             return Moment(max(0, first - 1), looking.first)
-        moment = await self._at(stamp(looking.since))
+        moment = await self._at(stamp(looking.since), (looking.first, looking.last))
         return msgspec.structs.replace(moment, end=False)
 
-    async def _at(self, text: str) -> Moment:
+    async def _at(self, text: str, known: tuple[float, float] | None = None) -> Moment:
         """A moment that is named; one that has passed stays where it is."""
         if not _STEPPED.fullmatch(text):
             return await moment_of(self._source, text)
         found = self._known.get(text)
         if found is None:
-            found = await moment_of(self._source, text)
+            found = await moment_of(self._source, text, known=known)
             if found.ended is None and not found.end:
                 self._known[text] = found
                 while len(self._known) > KEPT:

@@ -15,7 +15,7 @@ from tidewright.log.reader import Record
 
 STEP = 1_000
 """Sequences that are looked at first, and twice as many at each further try."""
-AHEAD = 250
+AHEAD = 100
 """Records that are asked for at once: what lies behind the part is read for nothing."""
 KEPT = 64
 KEPT_RECORDS = 20_000

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.console.hostile import SPACE, hostile_log
 from tidewright.cli import main
-from tidewright.cli.completion import SHELLS
+from tidewright.cli.completion import SHELLS, Shell
 from tidewright.cli.suggested import COMMAND, suggestions
 
 
@@ -48,7 +48,10 @@ def test_another_shell_is_refused_with_those_that_there_are(
 LOG = Path(__file__).parents[2] / "recorded" / "chaos.twlog"
 ASKED = f"--log {LOG}"
 COMPLETION = Path(__file__).parents[3] / "deploy" / "completion"
-PACKAGED = {shell: COMPLETION / name for shell, name in zip(SHELLS, ("tidewright.bash", "_tidewright", "tidewright.fish"), strict=True)}
+PACKAGED = {
+    shell: COMPLETION / name
+    for shell, name in zip(SHELLS, ("tidewright.bash", "_tidewright", "tidewright.fish"), strict=True)
+}
 """What is installed beside the program, by shell."""
 
 
@@ -143,7 +146,7 @@ ask() { words=(${(z)1}); [[ $1 == *\\  ]] && words+=(""); CURRENT=$#words; PREFI
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_what_the_package_brings_asks_the_command(tmp_path: Path, shell: str) -> None:
+def test_what_the_package_brings_asks_the_command(tmp_path: Path, shell: Shell) -> None:
     found = shutil.which(shell)
     if found is None:
         pytest.skip(f"no {shell} on this machine")
@@ -159,7 +162,9 @@ def test_what_the_package_brings_asks_the_command(tmp_path: Path, shell: str) ->
         [found, "-c", shows[shell]], env={"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)},
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
-    assert {"bash": "_tidewright_of_the_log", "zsh": "_cyclopts_tidewright", "fish": COMMAND}[shell] in done.stdout
+    assert {"bash": "_tidewright_of_the_log", "zsh": "_cyclopts_tidewright", "fish": COMMAND}[
+        shell
+    ] in done.stdout
 
 
 def _program(folder: Path) -> None:

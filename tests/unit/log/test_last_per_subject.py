@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from tests.waiting import until
-from tidewright.log import timers
+from tidewright.log import batched_get, timers
 from tidewright.log.batched_get import TooMany
 from tidewright.log.connection import Log, Message
-from tidewright.log.last_per_subject import last_words
+from tidewright.log.last_per_subject import MANY, earlier_words, last_words, last_words_of_all
+from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot
 
 
@@ -36,6 +39,29 @@ async def test_many_subjects_are_asked_for_in_parts_and_too_many_are_refused(log
     assert len(await last_words(log, subjects)) == len(subjects)
     with pytest.raises(TooMany, match="more subjects match"):
         await last_words(log, [log.subjects.configs])
+
+
+async def test_subjects_without_anything_earlier_are_not_looked_for(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subjects = [log.subjects.fact(Slot("1"), "deployment", "a", f"n{i}") for i in range(2 * MANY)]
+    before = subjects[:3]
+    await log.commit([Message(subject, b"before") for subject in before])
+    await log.commit([Message(subject, b"now") for subject in subjects])
+    asked: list[str] = []
+    ask = batched_get.ask
+
+    async def noted(log: Log, query: Mapping[str, Any]) -> tuple[list[Record], int]:
+        asked.extend(query["multi_last"])
+        return await ask(log, query)
+
+    monkeypatch.setattr(batched_get, "ask", noted)
+    found = await earlier_words(log, subjects, len(before))
+    assert [(r.subject, r.body) for r in found] == [(subject, b"before") for subject in before]
+    assert asked == before
+    assert await earlier_words(log, subjects[3:], len(before)) == []
+    filters = [f"{log.subjects.root}.fact.1.deployment.a.*"]
+    assert [r.subject for r in await last_words_of_all(log, filters, len(before))] == before
 
 
 async def test_the_first_message_from_a_sequence_on(log: Log) -> None:
