@@ -357,8 +357,15 @@ def _changes(state: State, plan: passes.Plan, now: float) -> TrackUnneededNodes 
     places, since = plan.memory.places, plan.memory.unneeded
     fresh: list[UnneededNode] = []
     for name, removal in plan.unneeded.items():
-        entry = Unneeded(since[name], dict(places[name]), bool(removal.waits), removal.risky)
-        if state.unneeded.get(name) != entry:
+        known = state.unneeded.get(name)
+        if (
+            known is None
+            or known.since != since[name]
+            or known.waits is not bool(removal.waits)
+            or known.risky is not removal.risky
+            or (known.moves is not places[name] and known.moves != places[name])
+        ):
+            entry = Unneeded(since[name], dict(places[name]), bool(removal.waits), removal.risky)
             fresh.append(_entry(name, entry))
     # What a part of a pass has not reached is as it was.
     unreached = set(plan.candidates) - set(plan.refused) if plan.more else set()

@@ -8,6 +8,7 @@ from enum import Enum
 import msgspec
 
 from tidewright.kube.keys import PodKey
+from tidewright.kube.podshape import PodShape
 from tidewright.provisioning.pending.helped import of_daemon_set
 from tidewright.provisioning.scaledown.drain.budgets import Allowance
 from tidewright.provisioning.scaledown.scene import Owners, Refusal, Resident
@@ -40,12 +41,32 @@ class Outcome(Enum):
 
 
 class Sorted(msgspec.Struct, frozen=True, kw_only=True):
-    """The pods of a node by what a drain does with them; `blocked` when it may not begin."""
+    """The pods of a node by what a drain does with them; `blocked` when it may not begin.
+
+    Attributes:
+        keys, shapes, digests: of the pods that move, in their order: asked for of all unneeded nodes in each part of a pass.
+    """
 
     movers: tuple[Resident, ...] = ()
+    keys: tuple[PodKey, ...] = ()
+    shapes: tuple[PodShape, ...] = ()
+    digests: tuple[str, ...] = ()
     daemons: tuple[PodKey, ...] = ()
     waits: tuple[PodKey, ...] = ()
     blocked: Refusal | None = None
+
+    def with_(self, more: Sorted) -> Sorted:
+        """These, then more of the same node; what blocks one of them blocks all."""
+        if self.blocked is not None or more.blocked is not None:
+            return self if self.blocked is not None else more
+        return Sorted(
+            movers=self.movers + more.movers,
+            keys=self.keys + more.keys,
+            shapes=self.shapes + more.shapes,
+            digests=self.digests + more.digests,
+            daemons=self.daemons + more.daemons,
+            waits=self.waits + more.waits,
+        )
 
 
 def mirrored(pod: Resident) -> bool:
@@ -161,4 +182,11 @@ def sort_pods(
             waits.append(pod.key)
         elif outcome is Outcome.BLOCKS:
             return Sorted(blocked=Refusal(BLOCKED_BY_POD, pod=pod.key, pod_reason=reason))
-    return Sorted(movers=tuple(movers), daemons=tuple(daemons), waits=tuple(waits))
+    return Sorted(
+        movers=tuple(movers),
+        keys=tuple(pod.key for pod in movers),
+        shapes=tuple(pod.shape for pod in movers),
+        digests=tuple(pod.shape.digest for pod in movers),
+        daemons=tuple(daemons),
+        waits=tuple(waits),
+    )

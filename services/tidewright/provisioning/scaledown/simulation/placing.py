@@ -7,8 +7,10 @@ Shapes whose terms look at other pods are asked of the grid each time.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 
@@ -18,6 +20,7 @@ from tidewright.kube.predicates import conflict, counted_alone
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.pack.nodes import Ints, Mask
 from tidewright.provisioning.pack.topology import Leaving, Walk
+from tidewright.provisioning.scaledown.drain.rules import Sorted
 from tidewright.provisioning.scaledown.scene import Resident
 
 _CHUNK = 128
@@ -234,78 +237,161 @@ class Destinations:
 
 
 class Adoption:
-    """Removals of before put onto the destinations all at once: counts of pods by shape, and no search.
+    """Removals of before put onto the destinations all at once: amounts summed up by row, and no search.
+
+    Of the nodes that are kept those count that `stand`: all that could come after them is already on the rows that they
+    go to. Where these together ask for more than a row has, who comes first has it.
 
     Attributes:
-        movers: of the nodes that were taken so far.
+        taken: the nodes that were, so far.
     """
 
-    def __init__(self, destinations: Destinations, kept: Mapping[str, object]) -> None:
+    def __init__(self, destinations: Destinations, kept: Mapping[str, Mapping[PodKey, str]]) -> None:
         self.destinations = destinations
-        self.movers: dict[str, Sequence[Resident]] = {}
-        self._leaving = {destinations.grid.rows[name] for name in kept if name in destinations.grid.rows}
-        self._simple: dict[str, Mask | None] = {}
-        self._found: dict[str, list[tuple[PodShape, int]]] = {}
-        self._free = {name: column.tolist() for name, column in destinations.grid.free.items()}
+        self.taken: list[str] = []
+        self._kept = kept
+        self._pods: list[Resident] = []
+        self._shapes: list[PodShape] = []
+        self._standing: dict[str, tuple[int, int]] = {}
+        self._rows: Ints = np.zeros(0, dtype=np.int64)
+        self._numbers: Ints = self._rows
+        self._left: dict[str, dict[int, int]] = {}
+        self._narrow: dict[str, list[tuple[PodShape, int]]] = {}
 
-    def take(self, name: str, movers: Sequence[Resident], places: Mapping[PodKey, str]) -> bool:
+    def stand(self, standing: Mapping[str, Sorted]) -> None:
+        """Say which nodes may be taken, with the pods that move: those whose pods may be where they are to go, room left aside."""
+        there = self.destinations.grid.rows
+        digests: list[str] = []
+        rows: list[int] = []
+        known: dict[str, PodShape] = {}
+        for name, pods in standing.items():
+            found = list(map(there.get, map(self._kept[name].__getitem__, pods.keys)))
+            if name not in there or None in found:
+                continue
+            self._standing[name] = (len(digests), len(digests) + len(pods.keys))
+            digests += pods.digests
+            self._pods += pods.movers
+            rows += cast("list[int]", found)
+            known.update(zip(pods.digests, pods.shapes, strict=True))
+        numbers = {digest: number for number, digest in enumerate(known)}
+        self._shapes = list(known.values())
+        self._rows = np.array(rows, dtype=np.int64)
+        self._numbers = np.array(list(map(numbers.__getitem__, digests)), dtype=np.int64)
+        if digests:
+            self._leave_out()
+            self._sum_up()
+
+    def _leave_out(self) -> None:
+        """Nodes with a pod that may not be there, or that looks at more than amounts."""
+        destinations = self.destinations
+        stay = destinations.open.copy()
+        stay[[row for name in self._kept if (row := destinations.grid.rows.get(name)) is not None]] = False
+        nowhere = np.zeros(len(stay), dtype=np.bool_)
+        masks = np.stack(
+            [destinations.mask(shape) if self._simple(shape) else nowhere for shape in self._shapes]
+        )
+        wrong = np.flatnonzero(~(masks[self._numbers, self._rows] & stay[self._rows])).tolist()
+        for name in self._with(wrong):
+            del self._standing[name]
+
+    def _with(self, positions: Sequence[int]) -> list[str]:
+        """Nodes with a pod at one of these positions."""
+        names, begins = list(self._standing), [begin for begin, _ in self._standing.values()]
+        filled = [at for at, (begin, end) in enumerate(self._standing.values()) if end > begin]
+        names, begins = [names[at] for at in filled], [begins[at] for at in filled]
+        return [names[at] for at in sorted({bisect_right(begins, position) - 1 for position in positions})]
+
+    def _sum_up(self) -> None:
+        """Find the rows of which more is asked than they have, and who asks for it."""
+        free = self.destinations.grid.free
+        counted = self._pods_of(self._standing)
+        short = np.zeros(len(self.destinations.grid.views), dtype=np.bool_)
+        amounts = self._amounts()
+        for resource, asks in amounts.items():
+            column = free.get(resource)
+            asked = np.zeros(len(short), dtype=np.int64)
+            np.add.at(asked, self._rows[counted], asks[self._numbers[counted]])
+            short |= (asked > 0) & (asked > (0 if column is None else column))
+        narrow = np.flatnonzero(short).tolist()
+        for resource in amounts if narrow else ():
+            column = free.get(resource)
+            self._left[resource] = {row: 0 if column is None else int(column[row]) for row in narrow}
+        touched = np.flatnonzero(short[self._rows] & counted).tolist()
+        for name in self._with(touched):
+            self._narrow[name] = [
+                (self._shapes[self._numbers[at]], int(self._rows[at]))
+                for at in range(*self._standing[name])
+                if short[self._rows[at]]
+            ]
+
+    def _pods_of(self, names: Iterable[str]) -> Mask:
+        """Positions of the pods of these nodes."""
+        found = np.zeros(len(self._rows), dtype=np.bool_)
+        for name in names:
+            begin, end = self._standing[name]
+            found[begin:end] = True
+        return found
+
+    def _simple(self, shape: PodShape) -> bool:
+        """Whether a pod looks at nothing but amounts."""
+        return self.destinations.counted(shape) and not (
+            shape.host_ports or shape.anti_affinity or shape.volumes
+        )
+
+    def take(self, name: str) -> bool:
         """Whether a node's pods fit where they are to go, beside all that were taken before it; then they are there."""
-        rows = self.destinations.grid.rows
-        found: list[tuple[PodShape, int]] = []
-        for pod in movers:
-            row = rows.get(places[pod.key])
-            mask = self._mask(pod.shape)
-            if row is None or mask is None or row in self._leaving or not mask[row]:
-                return False
-            found.append((pod.shape, row))
-        if name not in rows or not self._fit(found):
+        if name not in self._standing or not self._fit(self._narrow.get(name, ())):
             return False
-        self.movers[name] = movers
-        self._found[name] = found
+        self.taken.append(name)
         return True
 
     def _fit(self, found: Sequence[tuple[PodShape, int]]) -> bool:
-        """Take their amounts off what is free; put back when that is not enough."""
+        """Take their amounts off what is left; put back when that is not enough."""
         for taken, (shape, row) in enumerate(found):
-            for name, amount in shape.requests.items():
-                column = self._free.get(name)
-                if amount > 0 and (column is None or column[row] < amount):
-                    for other, there in found[:taken]:
-                        self._take(other, there, -1)
-                    return False
+            if any(amount > self._left[name][row] for name, amount in shape.requests.items() if amount > 0):
+                for other, there in found[:taken]:
+                    self._take(other, there, -1)
+                return False
             self._take(shape, row, 1)
         return True
 
     def _take(self, shape: PodShape, row: int, count: int) -> None:
         for name, amount in shape.requests.items():
             if amount > 0:
-                self._free[name][row] -= amount * count
+                self._left[name][row] -= amount * count
 
-    def _mask(self, shape: PodShape) -> Mask | None:
-        """Where a pod may go that looks at nothing but amounts; None for one that looks at other pods, too."""
-        if shape.digest not in self._simple:
-            destinations = self.destinations
-            alone = destinations.counted(shape) and not (
-                shape.host_ports or shape.anti_affinity or shape.volumes
-            )
-            self._simple[shape.digest] = destinations.mask(shape) & destinations.open if alone else None
-        return self._simple[shape.digest]
+    def _amounts(self) -> dict[str, Ints]:
+        """What each shape asks for, by resource."""
+        names = {name for shape in self._shapes for name, amount in shape.requests.items() if amount > 0}
+        return {
+            name: np.array([max(0, shape.requests.get(name, 0)) for shape in self._shapes], dtype=np.int64)
+            for name in sorted(names)
+        }
 
-    def close(self, removals: Iterable[str]) -> None:
+    def close(self) -> None:
         """Put what was taken onto the grid, and close the nodes that it leaves."""
         destinations = self.destinations
-        for name, column in self._free.items():
-            destinations.grid.free[name] = np.array(column, dtype=np.int64)
-        closed = [destinations.grid.rows[name] for name in removals]
-        for name in removals:
+        noticed = np.array([destinations.noticed(shape) for shape in self._shapes], dtype=np.bool_)
+        taken = self._pods_of(self.taken)
+        if len(noticed):
+            counted = taken & ~noticed[self._numbers]
+            for resource, asks in self._amounts().items():
+                column = destinations.grid.free.get(resource)
+                if column is not None:
+                    np.subtract.at(column, self._rows[counted], asks[self._numbers[counted]])
+        for name in self.taken if noticed.any() else ():
             here = destinations.grid.rows[name]
-            for shape, row in self._found[name]:
-                if destinations.noticed(shape):  # its amounts are taken already
-                    for resource, amount in shape.requests.items():
-                        destinations.grid.free[resource][row] += amount
-                    destinations.put(shape, row)
+            for at in range(*self._standing[name]):
+                if noticed[self._numbers[at]]:
+                    shape = self._shapes[self._numbers[at]]
+                    destinations.put(shape, int(self._rows[at]))
                     destinations.lift(shape, here)
-        self.destinations.leave_all(closed)
+        destinations.leave_all([destinations.grid.rows[name] for name in self.taken])
+        self._rows[~taken] = -1
+
+    def at(self, row: int) -> list[Resident]:
+        """The pods of nodes that were taken, and put on a row."""
+        return [self._pods[at] for at in np.flatnonzero(self._rows == row)]
 
 
 def _looks_at(shape: PodShape, other: PodShape) -> bool:

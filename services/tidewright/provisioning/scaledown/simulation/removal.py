@@ -72,16 +72,17 @@ class Simulation:
         self.preferred = preferred
         self.moved_in: dict[str, list[Resident]] = {}
         self.placed_at: dict[PodKey, str] = {}
+        self._adoption: Adoption | None = None
+        self._adopted: set[str] = set()
         self.tries = 0
 
     def sorted(self, name: str) -> Sorted:
         """A node's pods, those moved onto it included, by what a drain does with them now."""
-        came = self.moved_in.get(name)
+        came = self._came(name)
         own = self.cluster.sorted_pods(name, self.settings, self.allowance, self.now)
         if not came or own.blocked is not None:
             return own
-        pods = [*self.cluster.pods(name), *came]
-        return sort_pods(pods, self.settings, self.cluster.owners, self.allowance, self.now)
+        return own.with_(sort_pods(came, self.settings, self.cluster.owners, self.allowance, self.now))
 
     def attempt(self, name: str) -> Removal | Refusal:
         """Try to remove a node."""
@@ -96,7 +97,7 @@ class Simulation:
             return Refusal(NO_PLACE)
         risky = self.allowance.exceeded_by(pods.movers) is not None
         self.allowance.charge(pods.movers)
-        came = {pod.key for pod in self.moved_in.get(name, ())}
+        came = {pod.key for pod in self._came(name)}
         for pod in pods.movers:
             self.moved_in.setdefault(places[pod.key], []).append(pod)
         self.placed_at.update(places)
@@ -116,41 +117,58 @@ class Simulation:
 
         All that are simple are put where they go at once; the others are tried one by one.
         """
-        adopted = Adoption(self.destinations, kept)
+        adoption = Adoption(self.destinations, kept)
+        whole = {
+            name: pods
+            for name, places in kept.items()
+            if (pods := self.sorted(name)).blocked is None and places.keys() == set(pods.keys)
+        }
+        adoption.stand(whole)
         removals: dict[str, Removal] = {}
         single: list[str] = []
-        for name, places in kept.items():
-            pods = self.sorted(name)
-            if pods.blocked is not None or {pod.key for pod in pods.movers} != set(places):
-                continue
-            if not adopted.take(name, pods.movers, places):
+        for name, pods in whole.items():
+            if self.allowance.budgets:  # of which less is left than when they were looked at
+                pods = self.sorted(name)
+                if pods.blocked is not None:
+                    continue
+            if not adoption.take(name):
                 single.append(name)
-                self.hints.now.update(places)
+                self.hints.now.update(kept[name])
                 continue
             risky = self.allowance.exceeded_by(pods.movers) is not None
             self.allowance.charge(pods.movers)
+            self._adopted.add(name)
             removals[name] = Removal(
                 node=name,
-                moves=places,
-                own=tuple(places),
+                moves=kept[name],
+                own=tuple(kept[name]),
                 waits=pods.waits,
                 daemons=pods.daemons,
                 risky=risky,
             )
-        adopted.close(removals)
-        for name, removal in removals.items():
-            for pod in adopted.movers[name]:
-                self.moved_in.setdefault(removal.moves[pod.key], []).append(pod)
-            self.placed_at.update(removal.moves)
+        adoption.close()
+        self._adoption = adoption
         for name in single:
             found = self.attempt(name)
             if isinstance(found, Removal):
                 removals[name] = found
         return removals
 
-    def places(self, unneeded: Mapping[str, Removal]) -> dict[str, dict[PodKey, str]]:
+    def _came(self, name: str) -> Sequence[Resident]:
+        """The pods that were moved onto a node, in the order in which they were."""
+        row = self.destinations.grid.rows.get(name)
+        before = self._adoption.at(row) if self._adoption is not None and row is not None else ()
+        return [*before, *self.moved_in.get(name, ())]
+
+    def places(self, unneeded: Mapping[str, Removal]) -> dict[str, Mapping[PodKey, str]]:
         """Where the own pods of each node are in the end: some were moved on from where they went first."""
-        return {name: {pod: self.placed_at[pod] for pod in r.own} for name, r in unneeded.items()}
+        placed_at = self.placed_at
+        return {
+            name: r.moves
+            if name in self._adopted and placed_at.keys().isdisjoint(r.moves)
+            else {pod: placed_at.get(pod) or r.moves[pod] for pod in r.own}
+            for name, r in unneeded.items()
+        }
 
     def _place(self, movers: Sequence[Resident], row: int) -> dict[PodKey, str] | None:
         """Nodes for these pods; None, and nothing changed, when one finds none.
