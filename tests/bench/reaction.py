@@ -102,7 +102,8 @@ class Embedded:
         entries = msgspec.json.decode((self.folder / "requests.json").read_bytes(), type=list[Entry])
         found: dict[str, list[float]] = defaultdict(list)
         for entry in entries:
-            if entry.method == "PUT" and entry.code == 200 and entry.path.endswith("/deployments/web/scale"):
+            written = entry.method in ("PUT", "PATCH") and entry.code == 200
+            if written and entry.path.endswith("/deployments/web/scale"):
                 found[entry.path.split("/")[5]].append(entry.at)
         return found
 

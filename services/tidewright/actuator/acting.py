@@ -118,6 +118,7 @@ class Actuator:
         self._clock = Clock()
         self._modes = Modes(log)
         self._clock_read_at = float("-inf")
+        self._minding = asyncio.Lock()
         self._writer = Writer(SERVICE)
         self._in_flight = InFlight()
         self._part: Part[ActPosition] = Part(
@@ -191,23 +192,23 @@ class Actuator:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    async def _mind_clock(self, group: Sequence[tuple[Job, Outcome]]) -> None:
-        """Follow the mapping on the log, before outcomes are stamped: what is to be done does not wait for that.
+    async def _mind_clock(self, latest: float) -> None:
+        """Follow the mapping on the log, before outcomes of decisions up to the time `latest` are stamped.
 
         The watcher sets the clock before it says anything, so whoever has read a decision and looks
         then has the mapping that the decision's time is of. Whoever decided for a later time than ours knew of a
         setting that we do not know yet.
         """
-        latest = max((job.effect.at for job, _ in group), default=0.0)
-        if time.monotonic() - self._clock_read_at <= CLOCK_CHECK_S and latest <= self._clock.now():
-            return
-        async for attempt in attempts():
-            with attempt:
-                record = await self._log.last(self._log.subjects.config(CLOCK))
-                event = registry.read(record.body) if record else None
-                if isinstance(event, ClockSet):
-                    self._clock.set(event)
-        self._clock_read_at = time.monotonic()
+        async with self._minding:  # effects that begin together ask together
+            if time.monotonic() - self._clock_read_at <= CLOCK_CHECK_S and latest <= self._clock.now():
+                return
+            async for attempt in attempts():
+                with attempt:
+                    record = await self._log.last(self._log.subjects.config(CLOCK))
+                    event = registry.read(record.body) if record else None
+                    if isinstance(event, ClockSet):
+                        self._clock.set(event)
+            self._clock_read_at = time.monotonic()
 
     async def _read(self, after: int) -> None:
         # One filter: with several, the server slows down where others write.
@@ -356,14 +357,18 @@ class Actuator:
         attempt = 0
         while True:
             began = loop.time()
-            held, refusal = await self._held(job)
+            held, refusal, whose = await self._held(job)
             deadline += loop.time() - began  # what the log, or a watcher, was away for is not its fault
             if not held.acts:
                 undone = Done(reason=verdict.DRY_RUN if held.mode == "dry-run" else verdict.SHADOW)
                 self._end(job, verdict.outcome(job.effect, undone, 0.0, allowance.requests), allowance)
                 return
             attempt += 1
-            result = await self._attempt(job, allowance) if refusal is None else self._refused(job, refusal)
+            result = (
+                await self._attempt(job, allowance, whose)
+                if refusal is None
+                else self._refused(job, refusal)
+            )
             if not isinstance(result, Again):
                 break
             wait_s = verdict.delay_s(attempt, result, random.random())  # noqa: S311 - jitter
@@ -381,8 +386,8 @@ class Actuator:
                 return
         self._end(job, verdict.outcome(job.effect, result, 0.0, allowance.requests), allowance)
 
-    async def _held(self, job: Job) -> tuple[Held, Refusal | None]:
-        """What the log says now of an effect that is about to be tried: what holds for it, and why it has no ground.
+    async def _held(self, job: Job) -> tuple[Held, Refusal | None, tuple[str, str]]:
+        """What the log says now of an effect that is about to be tried: what holds for it, why it has no ground, and whose its group is.
 
         Returns once somebody looks, and this process is known to be the one that acts.
         """
@@ -390,13 +395,23 @@ class Actuator:
         for _ in range(ROUNDS):
             since = None if isinstance(job.effect, ForgetEndpoint) else await self._lookout.kept()
             began = loop.time()
-            # All are asked of the log, and none waits for another: a reaction is in a hurry.
-            held, refusal, _ = await asyncio.gather(
-                self._modes.now(job.effect, since=since), self._groundless(job), self._owned()
+            # All are asked of the log, and none waits for another: a reaction is in a hurry. The outcome's time is, too.
+            held, refusal, whose, _, _ = await asyncio.gather(
+                self._modes.now(job.effect, since=since),
+                self._groundless(job),
+                self._whose(job.effect),
+                self._owned(),
+                self._mind_clock(job.effect.at),
             )
             if loop.time() - began <= LONG_S:
                 break  # else one may have answered before the bus went away, and another one waited until it was back
-        return held, refusal
+        return held, refusal, whose
+
+    async def _whose(self, effect: Effect) -> tuple[str, str]:
+        """Which cloud has the group of an effect, and what that calls it; empty for what is no group's."""
+        if self._clouds is None or effect.target.api_version != CLOUD:
+            return "", ""
+        return await self._clouds.whose(effect.target.name)
 
     async def _groundless(self, job: Job) -> Refusal | None:
         """Why what a user has said is no ground for an effect; None when it is one, or none is needed."""
@@ -407,7 +422,7 @@ class Actuator:
         except Exception as error:  # noqa: BLE001 - as in `_judged`
             return Refusal("Unreadable", f"its ground cannot be judged: {type(error).__name__}: {error}")
 
-    async def _attempt(self, job: Job, allowance: Allowance) -> Result:
+    async def _attempt(self, job: Job, allowance: Allowance, whose: tuple[str, str]) -> Result:
         effect = job.effect
         try:
             if effect.target.api_version != CLOUD:
@@ -423,7 +438,7 @@ class Actuator:
                     return held_up
             if self._clouds is None:
                 return Refused(verdict.NOT_SUPPORTED, "the actuator was started without a cloud (--cloud)")
-            return await self._clouds.attempt(effect, allowance)
+            return await self._clouds.attempt(effect, allowance, whose)
         except (Fenced, errors.LogError):  # from the look at the checkpoint before a request
             raise
         except Exception as error:  # noqa: BLE001 - see below
@@ -468,7 +483,7 @@ class Actuator:
                 taken.append(self._outcomes.get_nowait())
             group = [entry for entry in taken if entry is not None]
             if group:
-                await self._mind_clock(group)
+                await self._mind_clock(max(job.effect.at for job, _ in group))
             begun, self._begun = self._begun, []
             messages = [self._message(job, outcome) for job, outcome in group]
             for job, _ in group:

@@ -1,7 +1,9 @@
 """One attempt at one effect, against the API server.
 
 Each kind of effect has its method: look, compare, write under the precondition that nothing changed
-since the look. A repeat of an attempt whose answer was lost finds the wanted value and says `found`.
+since the look. A scale, which somebody waits for, is written without a look, in one request that tests what the decision
+saw; where that does not hold, it is looked as well. A repeat of an attempt whose answer was lost finds the wanted value and
+says `found`.
 """
 
 from __future__ import annotations
@@ -57,6 +59,10 @@ NODES_EACH, PODS_EACH, PODS_AT_ONCE = 5, 10, 500
 TIMEOUT_S = 15.0
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
+JSON_PATCH = "application/json-patch+json"
+LOOK_INSTEAD = frozenset((403, 409, 415, 422))
+"""Refusals of a patch that tests what it expects, after which it is looked: the object is not as was expected, or may be
+written in another way only."""
 
 _any: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
@@ -231,6 +237,15 @@ class Applier:
 
     async def _scale(self, effect: ScaleWorkload, allowance: Allowance) -> Result:
         place = await self._place(effect.target, allowance)
+        path = place.item(effect.target.namespace, effect.target.name, "scale")
+        if (patch := requests.scale_patch(effect)) is not None:
+            try:
+                await self._request(allowance, "PATCH", path, patch, JSON_PATCH)
+            except KubeError as error:
+                if error.status not in LOOK_INSTEAD:
+                    raise
+            else:
+                return Done()
 
         def change(scale: JsonObject) -> bytes | None:
             requests.check_uid(scale, effect.target)
@@ -242,7 +257,6 @@ class Applier:
             desired = merged(scale, {"spec": {"replicas": effect.replicas}})
             return msgspec.json.encode(desired)
 
-        path = place.item(effect.target.namespace, effect.target.name, "scale")
         return await self._write_looking(allowance, path, change)
 
     async def _set_status(self, effect: SetStatus, allowance: Allowance) -> Result:

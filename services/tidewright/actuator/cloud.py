@@ -82,17 +82,17 @@ class Clouds:
     def __init__(self, providers: Mapping[str, Provider], whose: Whose) -> None:
         """`providers` by the clouds' names, in their order; `whose` says which of them has a group."""
         self._appliers = {name: CloudApplier(provider) for name, provider in providers.items()}
-        self._whose = whose
+        self.whose = whose
 
     async def close(self) -> None:
         """Let go of the connections."""
         for applier in self._appliers.values():
             await applier.close()
 
-    async def attempt(self, effect: Effect, allowance: Allowance) -> Result:
-        """Try once, at the cloud that has the group."""
+    async def attempt(self, effect: Effect, allowance: Allowance, whose: tuple[str, str]) -> Result:
+        """Try once, at the cloud that has the group: `whose` is what `Clouds.whose` says of it."""
         name = effect.target.name
-        cloud, group_id = await self._whose(name)
+        cloud, group_id = whose
         if cloud and cloud not in self._appliers:
             known = ", ".join(self._appliers)
             return Refused(

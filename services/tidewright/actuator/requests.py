@@ -13,6 +13,7 @@ from tidewright.events.decisions import (
     EvictPod,
     HoldLease,
     PatchObject,
+    ScaleWorkload,
     SetStatus,
 )
 from tidewright.kube.conditions import by_type
@@ -85,6 +86,21 @@ def resource_version(obj: JsonObject) -> str:
 def uid(obj: JsonObject) -> str:
     """Of the object; empty when it has none."""
     return str((obj.get("metadata") or {}).get("uid", ""))
+
+
+def scale_patch(effect: ScaleWorkload) -> bytes | None:
+    """A JSON patch of a scale that applies only where it is as the decision saw it; None where that cannot be tested.
+
+    A count of 0 is left out of a scale, and what is not there cannot be tested.
+    """
+    if effect.from_replicas <= 0 or effect.from_replicas == effect.replicas:
+        return None
+    count = "/spec/replicas"
+    operations = [{"op": "test", "path": count, "value": effect.from_replicas}]
+    if effect.target.uid:
+        operations.append({"op": "test", "path": "/metadata/uid", "value": effect.target.uid})
+    operations.append({"op": "replace", "path": count, "value": effect.replicas})
+    return msgspec.json.encode(operations)
 
 
 def patch_body(effect: PatchObject, seen_version: str) -> bytes:

@@ -143,7 +143,7 @@ class Attacker:
 
     async def is_refused(self, rule: str, service: str, effect: Effect, **how: Any) -> str:
         """What the outcome says; nothing was written meanwhile."""
-        self.kube.calls.clear()
+        self.kube.written.clear()
         outcome = await self.asks(service, effect, **how)
         assert isinstance(outcome, Rejected), f"{service} got {outcome}"
         assert (outcome.reason, outcome.message.endswith(f"({rule})")) == ("NotAllowed", True), (
@@ -711,7 +711,7 @@ async def test_what_is_refused_supersedes_nothing(attacker: Attacker) -> None:
         [Message(subject, registry.encode(good)), Message(foreign, registry.encode(evil))]
     )
     await attacker.applied("autoscaler", scale(5))  # behind it on the log, and the same once more
-    assert ("PUT", "/apis/apps/v1/namespaces/shop/deployments/web/scale") in attacker.kube.writes()
+    assert ("PATCH", "/apis/apps/v1/namespaces/shop/deployments/web/scale") in attacker.kube.writes()
 
 
 async def test_a_decision_on_a_subject_of_another_form_stops_nobody(attacker: Attacker) -> None:

@@ -89,7 +89,7 @@ async def ordered(cloud: Cloud) -> list[ActPosition]:
     async def record() -> None:
         await actuator._begin(job)
 
-    result = await actuator._clouds.attempt(ORDER, Allowance(spend, record=record))
+    result = await actuator._clouds.attempt(ORDER, Allowance(spend, record=record), ("c", "g"))
     assert result == Done(result={"size": 3})
     committing.cancel()
     return seen

@@ -163,7 +163,7 @@ async def test_looks_at_nodes_before_a_deletion_wait_together_for_the_budget_of_
     allowance = Allowance(actuator._owned, prepaid=1)
     async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
         dispatching = tasks.create_task(actuator._dispatch(tasks))
-        assert await actuator._attempt(job, allowance) == Refused("NodeNotEmpty", "")
+        assert await actuator._attempt(job, allowance, ("", "")) == Refused("NodeNotEmpty", "")
         dispatching.cancel()
     assert (len(waited), allowance.requests) == (6, 6)
 

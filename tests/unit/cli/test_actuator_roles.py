@@ -69,6 +69,8 @@ class Recorder:
         self.asked.add((group, resource, verb, name, namespace))
         if self._missing and method in ("GET", "PATCH"):
             raise KubeError(404, "NotFound", path)
+        if (method, resource) == ("PATCH", f"{rest[0]}/scale"):
+            raise KubeError(422, "Invalid", "test failed")  # then it is looked, and written after that
         body: JsonObject = {
             "metadata": {"name": name, "uid": "u", "resourceVersion": "1", "annotations": dict.fromkeys((*self._marks, CRD_VERSION, DRAIN), "1")},
             "spec": {"taints": [{"key": TO_BE_DELETED}], "replicas": 3, "holderIdentity": "tidewright-shard-manager_1", "versions": [], "conversion": {}, "template": {}},

@@ -242,15 +242,19 @@ def clouds(**providers: Any) -> Clouds:
     return Clouds(providers, whose)
 
 
+async def at_its_cloud(among: Clouds, effect: Effect) -> Result:
+    return await among.attempt(effect, Allowance(spend), await among.whose(effect.target.name))
+
+
 async def test_an_effect_goes_to_the_cloud_that_has_its_group() -> None:
     east, west = Cloud(group()), Cloud(group())
     both = clouds(east=east, west=west)
     effect = IncreaseNodeGroup(at=1.0, id="d", target=ref("west/g"), size=3, from_size=0)
-    assert await both.attempt(effect, Allowance(spend)) == Done(result={"size": 3})
+    assert await at_its_cloud(both, effect) == Done(result={"size": 3})
     assert (east.engine.group("g").target, west.engine.group("g").target) == (0, 3)
     assert east.calls == []
     elsewhere = IncreaseNodeGroup(at=1.0, id="e", target=ref("north/g"), size=3, from_size=0)
-    refused = await both.attempt(elsewhere, Allowance(spend))
+    refused = await at_its_cloud(both, elsewhere)
     assert isinstance(refused, Refused)
     assert refused.message == (
         "node group north/g is of cloud north, which the actuator was not started with (--cloud); it has: east, west"
@@ -267,5 +271,5 @@ async def test_a_group_is_made_by_the_cloud_that_has_its_machine_type() -> None:
     west.machine_types = machine_types  # type: ignore[method-assign]
     template = TemplateNode(labels={"a": "b"}, allocatable={"cpu": 4000})
     make = CreateNodeGroup(at=1.0, id="c", target=ref(), machine_type="m4", template=template, max_size=5)
-    assert await clouds(east=east, west=west).attempt(make, Allowance(spend)) == Done()
+    assert await at_its_cloud(clouds(east=east, west=west), make) == Done()
     assert (list(east.engine.groups), list(west.engine.groups)) == ([], ["g"])

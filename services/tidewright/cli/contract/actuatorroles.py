@@ -107,7 +107,7 @@ def rights(grant: Grant) -> set[Right]:
         verbs: dict[str, tuple[str, ...]] = {}
         match effect.__name__:
             case ScaleWorkload.__name__:
-                verbs = {f"{plural}/scale": ("get", "update")}
+                verbs = {f"{plural}/scale": ("get", "update", "patch")}
             case SetStatus.__name__:
                 verb = "patch" if grant.service == "provisioning" else "update"
                 verbs = {plural: ("get",), f"{plural}/status": (verb,)}
