@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from heapq import heappop, heappush
@@ -365,9 +364,7 @@ class Actuator:
                 return
             attempt += 1
             result = (
-                await self._attempt(job, allowance, whose)
-                if refusal is None
-                else self._refused(job, refusal)
+                await self._attempt(job, allowance, whose) if refusal is None else self._refused(job, refusal)
             )
             if not isinstance(result, Again):
                 break

@@ -37,6 +37,8 @@ from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot
 
 STORE_FULL_PAUSE_S = 1.0
+FEW = 8
+"""Checkpoints that are appended one by one, if nothing is to go with them."""
 RETRY_S, RETRY_MOST_S = 0.1, 2.0
 """Pauses while the log does not answer: the first, and the longest; each is twice the one before."""
 
@@ -320,7 +322,12 @@ class Committer:
 
 
 def _batches(slots: Sequence[Owned[State]]) -> list[list[Owned[State]]]:
-    """Slots together while their messages fit into one atomic batch."""
+    """Slots together while their messages fit into one atomic batch; each by itself where there are but a few checkpoints.
+
+    No slot needs another one's, and a batch of two costs a server with one replica as much as many appends.
+    """
+    if len(slots) <= FEW and not any(owned.size for owned in slots):
+        return [[owned] for owned in slots]
     batches: list[list[Owned[State]]] = []
     room = 0
     for owned in slots:

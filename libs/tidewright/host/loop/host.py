@@ -336,23 +336,29 @@ class Host(Generic[State]):
         for owned in self.owned.values():
             owned.read = max(owned.read, reader.position)
         self._observe(reader, len(records))
-        now = time.monotonic()
-        due = (
-            sum(o.dirty for o in self.owned.values()) >= COMMIT_AFTER_EVENTS
-            or self.firing.in_s(self.owned.values()) <= 0.0
-        )
-        for owned in self.owned.values():
-            age = now - owned.committed_at
-            due = due or bool(owned.pending) or (owned.dirty > 0 and age > COMMIT_AFTER_S)
-            if self.settings.renew_s is not None and age > self.settings.renew_s and not owned.halted:
-                owned.dirty += 1
-                due = True
-            if self._snapshotter.due(owned):
-                owned.dirty += 1  # an idle slot moves on, too, so that a restart has little to read
-                due = True
+        due = self._due()
         if due and not self._may_commit_in_s():
-            await self._commit(self.owned.values())
+            await self._commit(due)
             self._snapshotter.take(self.owned.values())
+
+    def _due(self) -> list[Owned[State]]:
+        """The slots that are to be committed now: the checkpoint of one that is not would be one more to store, and to read."""
+        now, slots = time.monotonic(), list(self.owned.values())
+        everything = sum(o.dirty for o in slots) >= COMMIT_AFTER_EVENTS
+        due: list[Owned[State]] = []
+        for owned in slots:
+            age = now - owned.committed_at
+            renewed = self.settings.renew_s is not None and age > self.settings.renew_s and not owned.halted
+            if renewed or self._snapshotter.due(owned):
+                owned.dirty += 1  # an idle slot moves on, too, so that a restart has little to read
+                due.append(owned)
+            elif (
+                owned.pending
+                or (owned.dirty and (everything or age > COMMIT_AFTER_S))
+                or self.firing.in_s([owned]) <= 0.0
+            ):
+                due.append(owned)
+        return due
 
     def _commits_in_s(self) -> float:
         """Wall seconds until there is something to commit, and it may be; infinite while nothing waits."""
