@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 import tempfile
 import time
@@ -162,6 +163,10 @@ def main() -> int:
     given = parser.parse_args()
     configure_logs("error", "console")
     with tempfile.TemporaryDirectory(prefix="tidewright-chaos-") as made:
+        for variable, what in (("XDG_STATE_HOME", "state"), ("XDG_CACHE_HOME", "cache")):
+            os.environ[variable] = (
+                f"{made}/{what}"  # nothing of the user's is found, and nothing left to them
+            )
         folder = given.keep or Path(made)
         size = Size(given.kills, given.workloads, given.every)
         return asyncio.run(compare(size, folder, given.seed))

@@ -1,8 +1,10 @@
 """Deciders, the actuator and nats-server killed under scripted facts: the same decisions as undisturbed.
 
-The facts are those that the calm live run recorded, in steps of log time. Between two steps the clock stands
-still, so that timers, outcomes and decisions have the same stamps in every run; the next step begins
-when everything of this one is decided, answered and fired. What is killed, is killed in between.
+The facts are those that the calm live run recorded, in steps of log time. Between two steps the clock goes from
+one timer that is due to the next, and stands still in between, so that timers, outcomes and decisions have the same
+stamps in every run; it goes on when everything up to there is decided, answered and fired. A clock that jumped
+over several scans of scale-down would let the answers to the first come before or after the second: nobody could say
+what is right. What is killed, is killed while facts are said.
 The actuator runs as a shadow: each effect has its outcome, and of the cluster it asks the name alone.
 """
 
@@ -136,7 +138,8 @@ class Played:
         decisions: by service, slot and target, the decisions in their order, without what names a place
             on the log (id, and the digest of the one before). Timers of two services that are due at the
             same moment fire in any order, and what one of them leads to may be read by the other: of what
-            is decided in one moment each type is in its order.
+            is decided in one moment each type is in its order. What comes in one moment wakes a decider once or
+            several times: of what it then says of one timer the last counts, which takes the place of the others.
     """
 
     decisions: dict[str, list[dict[str, Any]]]
@@ -193,6 +196,8 @@ async def _follow(script: Script, source: RunningLog, killing: Killing) -> Follo
     followed = Followed(inputs)
     async with log.reader([log.subjects.everything]) as reader:
         for n, (at, facts) in enumerate(script):
+            while (due := min(followed.timers.values(), default=math.inf)) < at:
+                await _quiet(followed, reader, due, await _clock(log, due))
             said = await _clock(log, at)
             await _quiet(followed, reader, at, said)
             for start in range(0, len(facts), MAX_BATCH // 2):
@@ -224,9 +229,14 @@ def _canonical(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
         for place in ("id", "prev"):
             body.pop(place, None)
         found[f"{service} slot {slot} {name}"].append(body)
-    return {
-        about: sorted(bodies, key=lambda body: (body["at"], body["type"])) for about, bodies in found.items()
-    }
+    return {about: sorted(_standing(bodies), key=lambda body: (body["at"], body["type"])) for about, bodies in found.items()}  # fmt: skip
+
+
+def _standing(bodies: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Decisions about one thing in their order, and of a timer what was said last in each moment."""
+    about_timer = (SetTimer.__struct_config__.tag, CancelTimer.__struct_config__.tag)
+    last = {body["at"]: n for n, body in enumerate(bodies) if body["type"] in about_timer}
+    return [body for n, body in enumerate(bodies) if body["type"] not in about_timer or last[body["at"]] == n]
 
 
 async def _start(supervisor: Supervisor, folder: Path) -> str:
