@@ -19,6 +19,7 @@ import msgspec
 from tidewright.autoscaler.api.spec import InvalidSpec, Rules, compiled
 from tidewright.autoscaler.decide import DECIDER
 from tidewright.autoscaler.forecast.asked import ANNOTATION
+from tidewright.autoscaler.passes.forecasts import standing
 from tidewright.autoscaler.state import TIMER, State
 from tidewright.events.base import Because, Event, Scalar
 from tidewright.events.config import ConfigSet
@@ -91,6 +92,7 @@ class Report(msgspec.Struct, kw_only=True):
         below_low_s: likewise below its low watermark.
         worst_shortfall: most replicas that were missing to keep every metric at its high watermark.
         steps: every scale, with its reasons.
+        muted: why its forecast took no part at the end; empty where it did, or none was asked for.
     """
 
     samples: int = 0
@@ -106,6 +108,7 @@ class Report(msgspec.Struct, kw_only=True):
     most_replicas: int = 0
     steps: list[Step] = []
     chart: list[Point] = []
+    muted: str = ""
 
 
 def backtest(
@@ -382,6 +385,9 @@ class _Run:
         if report.samples:
             report.duration_s = self.at - self.began
         report.chart = self.chart.points
+        scaler = self.state.namespaces[NAMESPACE].objects[OBJECT] if report.samples else None
+        if scaler is not None and scaler.forecast is not None:
+            report.muted = standing(scaler.forecast)
         return report
 
     began = 0.0

@@ -87,7 +87,7 @@ def decide(state: State, event: Event, touched: Touched) -> Sequence[Decision]:
         plan = passes.look(state, namespace_name, scaler)
         if plan is not None:
             decisions += _recorded(state, plan, event.at)
-        if scaler.asks is not None or scaler.forecast is not None:
+        if scaler.asks is not None or scaler.forecast is not None or state.in_force.forecast:
             decisions += _of_forecast(state, namespace_name, scaler, event.at)
     if touched.ended is not None:
         decisions += _recorded(state, passes.ended(state, touched.ended), event.at)
@@ -97,14 +97,14 @@ def decide(state: State, event: Event, touched: Touched) -> Sequence[Decision]:
 def _of_forecast(
     state: State, namespace: str, scaler: Autoscaler, at: float, *, again: bool = False
 ) -> Iterable[Decision]:
-    """What is recorded and said of the forecast that an object asks for, or asked for."""
+    """What is recorded and said of the forecast that is asked for an object, or was."""
     if scaler.deleting:
         return
     target = reference(namespace, scaler.name, scaler.uid)
-    yield from forecasts.recorded(scaler, target, at, again=again)
+    yield from forecasts.recorded(scaler, target, state.in_force, at, again=again)
     if not holding.held(state, namespace, scaler).reports:
         return
-    for message in forecasts.messages(scaler):
+    for message in forecasts.messages(scaler, state.in_force):
         if scaler.said.get(message.reason) != message.text:
             yield _event(target, message, at)
 

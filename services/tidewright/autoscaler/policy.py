@@ -6,10 +6,15 @@ other switches are improvements that an operator opts into.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
+from tidewright.autoscaler.forecast.asked import BadForecast, asked, selector_of
+from tidewright.autoscaler.forecast.learnt import Model, models
 from tidewright.events.base import JsonObject
 from tidewright.kube.nearest import nearest
+from tidewright.kube.selectors import SelectorError
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -31,6 +36,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         labels_as_tags: labels of an object that its series `labels_info` carries.
         outcome_timeout_s: how long an ordered scale is waited for before it counts as lost. Every order
             ends in an outcome, so this is for a log that lost one; in log time, which a demo compresses.
+        forecast: what is asked for objects that `forecast_selector` selects and whose own annotation says
+            nothing, as in `lead=10m,confidence=0.9`; empty for no forecast.
+        forecast_selector: label selector of these objects, as in `team=shop,tier!=test`; without one none is selected, with
+            an empty one all are.
+        forecast_models: what `tidewright forecast learn` has learnt of loads, by `namespace/name` of the object: where
+            a forecast begins, this is known already.
     """
 
     strict: bool = False
@@ -43,6 +54,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     walk_owner_chain: bool = False
     labels_as_tags: tuple[str, ...] = ()
     outcome_timeout_s: float = 3600.0
+    forecast: str = ""
+    forecast_selector: str | None = None
+    forecast_models: dict[str, Model] = {}
 
 
 DEFAULT = Policy()
@@ -70,9 +84,32 @@ def _read(data: JsonObject) -> tuple[Policy, tuple[str, ...]]:
         if key not in kinds:
             wrong.append(f"{key}: not a setting of the autoscaler; {nearest(key, kinds)}")
             continue
+        if key == "forecast_models":
+            members[key], problems_of_models = models(value)
+            wrong += [f"{key}: {text}" for text in problems_of_models]
+            continue
         try:
             members[key] = msgspec.convert(value, kinds[key])
         except msgspec.ValidationError as error:
             said = str(error)
             wrong.append(f"{key}={value!r}: {said[:1].lower()}{said[1:]}; the default stays")
-    return Policy(**members), tuple(wrong)
+    policy = Policy(**members)
+    return policy, (*wrong, *_of_forecasts(policy))
+
+
+def _of_forecasts(policy: Policy) -> Iterator[str]:
+    """What is wrong with texts that stay as they are: a slip of the pen is not to make forget what was learnt."""
+    if policy.forecast:
+        try:
+            asked(policy.forecast)
+        except BadForecast as error:
+            yield f"forecast={policy.forecast!r}: {error}"
+        if policy.forecast_selector is None:
+            yield f"forecast={policy.forecast!r}: no object is selected; set forecast_selector, too"
+    if policy.forecast_selector is not None:
+        try:
+            selector_of(policy.forecast_selector)
+        except SelectorError as error:
+            yield f"forecast_selector={policy.forecast_selector!r}: {error}"
+        if not policy.forecast:
+            yield f"forecast_selector={policy.forecast_selector!r}: nothing is asked for; set forecast, too"

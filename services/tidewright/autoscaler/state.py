@@ -82,7 +82,7 @@ class Autoscaler(msgspec.Struct, kw_only=True, omit_defaults=True):
         mode: the mode that its annotation asks for; empty without one.
         real: while it is held back, what `kept` would be had nothing been thought; None for nothing.
         asks: text of the annotation that asks for forecasts; None without it.
-        forecast: what is known of its load, since it was recorded that it asks; None while it does not.
+        forecast: what is known of its load, since it was recorded that a forecast is asked for; None while none is.
     """
 
     name: str

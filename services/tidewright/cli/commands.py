@@ -155,6 +155,15 @@ COMMANDS: tuple[Command, ...] = (
             ("tidewright backtest wpa -f wpa.yaml --metrics requests.csv", "over a CSV file"),
             ("tidewright backtest wpa -f a.yaml --compare b.yaml --log it.twlog -o html", "two policies over a log, as a page"),
             ("tidewright backtest wpa -f a.yaml --metrics it.csv --sweep tolerance=50m,200m", "the trade-off of a field"),
+            ("tidewright backtest --suggest --log march.twlog", "for which objects a forecast would have paid"),
+        ),
+    ),
+    Command(
+        "forecast", "tidewright.cli.forecast.command:app", ASKING,
+        "The rhythm of a recorded load, learnt before a forecast is asked for.",
+        (
+            ("tidewright forecast learn --log march.twlog --forecast lead=10m", "of every autoscaler of a log"),
+            ("tidewright forecast learn -f wpa.yaml --metrics requests.csv -o values", "of a CSV file, for the Helm chart"),
         ),
     ),
     Command(

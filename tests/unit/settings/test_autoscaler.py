@@ -8,13 +8,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.unit.autoscaler.world import World, external, pod, sample, wpa
+from tests.unit.autoscaler.world import World, external, pod, sample, workload, wpa
 from tests.unit.settings.trying import ABSENT, Setting, matters, unknown
+from tidewright.autoscaler.forecast.asked import asked
+from tidewright.autoscaler.forecast.learnt import Model, as_data, learn
+from tidewright.autoscaler.forecast.load import digest
 from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.tell.exposition import Sample, samples
 from tidewright.events.base import Event, JsonObject
 from tidewright.events.decisions import RecordObjectEvent, ScaleWorkload, SetStatus
 from tidewright.events.facts import Owner
+from tidewright.events.forecasts import RecordForecast
 
 Scene = Callable[[JsonObject], list[Any]]
 CPU = {
@@ -42,12 +46,23 @@ def labelled(policy: JsonObject) -> list[Any]:
     return list(samples(world.fold.state))
 
 
+def foreseen(policy: JsonObject) -> list[Any]:
+    world = World(**policy)
+    return world.feed(wpa(100), workload(100, 2), pod(100, "web-77-0"), sample(101, 9_000))
+
+
 def rounds(*values: int) -> list[Event]:
     """A value every 30 s."""
     return [sample(101 + 30 * n, value) for n, value in enumerate(values)]
 
 
 STALE = sample(500, 1_000, sampled_at=300.0)
+LEARNT = as_data(
+    Model(
+        lead_s=600, confidence=0.35,
+        seasons={digest("external/rps/app=web"): learn([(0.0, 9_000), (900.0, 12_000)], asked("lead=10m"))},
+    )
+)  # fmt: skip
 TRIED: dict[str, Setting] = {
     "strict": Setting(scene(sample(101, 7_000), metrics=[external()]), (ABSENT, True), ScaleWorkload),
     "skip_not_scaling_events": Setting(
@@ -81,6 +96,14 @@ TRIED: dict[str, Setting] = {
         (ScaleWorkload, SetStatus),
     ),
     "labels_as_tags": Setting(labelled, (ABSENT, ["team"]), Sample),
+    "forecast": Setting(foreseen, (ABSENT, "lead=10m"), RecordForecast, {"forecast_selector": ""}),
+    "forecast_selector": Setting(foreseen, ("tier=web", "!tier"), RecordForecast, {"forecast": "lead=10m"}),
+    "forecast_models": Setting(
+        foreseen,
+        (ABSENT, {"shop/wpa": LEARNT}),
+        RecordForecast,
+        {"forecast": "lead=10m", "forecast_selector": ""},
+    ),
     "outcome_timeout_s": Setting(scene(*rounds(60_000, 61_000, 62_000)), (ABSENT, 45.0), ScaleWorkload),
 }
 

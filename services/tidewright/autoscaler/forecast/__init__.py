@@ -1,6 +1,7 @@
 """What the load will be, from what it was: for objects that ask for it.
 
-asked    what the annotation says: how far ahead, how sure
+asked    what the annotation says, or the configuration for it: how far ahead, how sure
+learnt   models that were learnt elsewhere, and are given by the configuration
 load     from a metric's value to the load that replicas share, and back
 season   what is folded of a load, and what it says of the time ahead
 """

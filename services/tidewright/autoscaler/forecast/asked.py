@@ -1,12 +1,14 @@
-"""What an object asks for: `tidewright.dev/forecast: "lead=10m,confidence=0.9"`."""
+"""What an object asks for: `tidewright.dev/forecast: "lead=10m,confidence=0.9"`; or what is asked for it by its labels."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 import msgspec
 
 from tidewright.kube.durations import format_duration, parse_duration
+from tidewright.kube.selectors import LabelSelector
 
 ANNOTATION = "tidewright.dev/forecast"
 DEFAULT_CONFIDENCE = 0.35
@@ -14,6 +16,8 @@ DEFAULT_CONFIDENCE = 0.35
 LEAST_LEAD_S, MOST_LEAD_S = 60, 6 * 3600
 LEAST_CONFIDENCE, MOST_CONFIDENCE = 0.05, 0.99
 EXAMPLE = "lead=10m,confidence=0.9"
+OFF = "off"
+"""What an object writes in its annotation that wants no forecast, although the configuration selects it."""
 
 
 class BadForecast(ValueError):
@@ -43,6 +47,25 @@ def asked(text: str) -> Asked:
     if "lead" not in values:
         raise BadForecast(f"it does not say how far ahead: write for instance {EXAMPLE}")
     return Asked(_lead(values["lead"]), _confidence(values.get("confidence")))
+
+
+@lru_cache(maxsize=64)
+def selector_of(text: str) -> LabelSelector:
+    """The selector of the configuration; the empty text selects every object.
+
+    Raises:
+        SelectorError: it cannot be read.
+    """
+    return LabelSelector.parse(text)
+
+
+def selects(text: str, labels: Mapping[str, str]) -> bool:
+    """Whether the configuration's selector means an object with these labels.
+
+    Raises:
+        SelectorError: it cannot be read.
+    """
+    return selector_of(text).matches(labels)
 
 
 def _lead(text: str) -> float:

@@ -17,6 +17,7 @@ Bounds: `add` and `ahead` take constant time for a given lead. A load below 0 co
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import msgspec
 
@@ -334,6 +335,10 @@ def _weights(season: Season) -> list[float]:
         rows[n][n] += extra
         rows[n][TERMS] = season.with_load[n] + extra * PRIOR[n]
     for pivot, top in enumerate(rows):  # positive definite, by `extra`: no rows need to be exchanged
+        if (
+            not top[pivot] > 0
+        ):  # never of sums that were folded here; of those that somebody has edited, anything
+            return list(PRIOR)
         for row in rows[pivot + 1 :]:
             factor = row[pivot] / top[pivot]
             for column in range(pivot, TERMS + 1):
@@ -436,3 +441,60 @@ def coverage(season: Season) -> float | None:
 def mean_error(season: Season) -> float | None:
     """By how much forecasts were off on average, milli; None before any was judged."""
     return season.missed[0] * ONE * season.unit / season.judged if season.judged else None
+
+
+def days(season: Season) -> float:
+    """How much of a load has been seen, from its first sample to its last."""
+    return (season.bucket - season.began) / DAY if season.unit else 0.0
+
+
+def moved(season: Season, until: float) -> Season:
+    """A copy that was learnt up to within a week before a moment: the same hour of the same day of the week, so many weeks later.
+
+    Forecasts that wait for what comes are left out, for what came then is not what comes now.
+    """
+    copy = msgspec.convert(msgspec.to_builtins(season), Season)
+    weeks = (until - copy.at) // (7 * DAY_S)
+    copy.at += weeks * 7 * DAY_S
+    shift = int(weeks) * 7 * DAY
+    copy.began, copy.bucket = copy.began + shift, copy.bucket + shift
+    copy.closed = copy.closed + shift if copy.closed >= 0 else -1
+    copy.issued, copy.came = [], None
+    return copy
+
+
+_MOST = 2**53
+_LATEST = 253_402_300_800  # the year 10000
+
+
+def problem(season: Season) -> str:
+    """What is wrong with a season that was not folded here; empty where nothing is."""
+    if not 0 < season.unit < 2**63:
+        return f"unit={season.unit}: above 0 is needed"
+    if not 0 <= season.at < _LATEST:
+        return f"at={season.at}: seconds since 1970 are needed"
+    if not 0 <= season.began <= season.bucket <= int(season.at // BUCKET_S) or season.closed > season.bucket:
+        return f"began={season.began}, closed={season.closed}, bucket={season.bucket}: in this order, and none after `at`"
+    if season.count < 1:
+        return f"count={season.count}: 1 or more is needed"
+    lists: tuple[tuple[str, Sequence[float], int, int], ...] = (
+        ("day", season.day, DAY, -1),
+        ("week", season.week, WEEK, -_MOST),
+        ("off", season.off, len(SPANS_S), -_MOST),
+        ("moments", season.moments, TERMS * (TERMS + 1) // 2, -_MOST),
+        ("with_load", season.with_load, TERMS, -_MOST),
+        ("weights", season.weights, TERMS, -_MOST),
+        ("usual", season.usual, 24, 0),
+        ("bins", season.bins, BINS, 0),
+        ("missed", season.missed, 4, 0),
+        ("judged, covered", (season.judged, season.covered), 2, 0),
+        ("load, total, closed_load", (season.load, season.total, season.closed_load), 3, 0),
+        ("level, recent", (season.level, season.recent), 2, 0),
+    )
+    for name, values, count, least in lists:
+        if len(values) != count:
+            return f"{name}: {len(values)} values, {count} are needed"
+        for value in values:
+            if not least <= value <= _MOST:
+                return f"{name}: {value}, from {least} to {_MOST} is possible"
+    return ""

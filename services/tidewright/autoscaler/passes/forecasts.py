@@ -8,13 +8,16 @@ import msgspec
 
 from tidewright.autoscaler.api.spec import Rules
 from tidewright.autoscaler.forecast import season
-from tidewright.autoscaler.forecast.asked import ANNOTATION, Asked, BadForecast, asked
+from tidewright.autoscaler.forecast.asked import ANNOTATION, OFF, Asked, BadForecast, asked, selects
+from tidewright.autoscaler.forecast.learnt import adopted
 from tidewright.autoscaler.forecast.load import MOST_METRICS, digest
 from tidewright.autoscaler.forecast.season import LEARNING, NO_RHYTHM, OFTEN_WRONG, Expected
+from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.state import Autoscaler, Forecast
 from tidewright.autoscaler.tell.messages import NORMAL, WARNING, Message
 from tidewright.events.base import ObjectRef
 from tidewright.events.forecasts import RecordForecast
+from tidewright.kube.selectors import SelectorError
 
 EVERY_S = 86400
 """What is known is recorded once a day."""
@@ -28,10 +31,10 @@ STANDINGS = {
 }
 
 
-def expected(scaler: Autoscaler, rules: Rules, now: float) -> Sequence[Expected | None]:
+def expected(scaler: Autoscaler, rules: Rules, policy: Policy, now: float) -> Sequence[Expected | None]:
     """What the load of each metric will be; None for those that nothing, or nothing recent, is known of."""
     forecast = scaler.forecast
-    if forecast is None or wanted(scaler)[0] is None:
+    if forecast is None or wanted(scaler, policy)[0] is None:
         return ()
     return [_expected(forecast, metric.query, now) for metric in rules.metrics[:MOST_METRICS]]
 
@@ -43,49 +46,79 @@ def _expected(forecast: Forecast, query: str, now: float) -> Expected | None:
     return season.ahead(known, lead_s=forecast.lead_s, confidence=forecast.confidence)
 
 
-def wanted(scaler: Autoscaler) -> tuple[Asked | None, str]:
-    """What an object asks for, and why that cannot be read."""
-    if scaler.asks is None or scaler.rules is None:
+def wanted(scaler: Autoscaler, policy: Policy) -> tuple[Asked | None, str]:
+    """What is asked for an object, and why that cannot be read."""
+    text, where = _written(scaler, policy)
+    if text is None or scaler.rules is None:
         return None, ""
     if not scaler.rules.metrics:
-        return None, f"annotation {ANNOTATION}: the object has no metrics that could be forecast"
+        return None, f"{where}: the object has no metrics that could be forecast"
     try:
-        return asked(scaler.asks), ""
+        return asked(text), ""
     except BadForecast as error:
-        return None, f"annotation {ANNOTATION}: {error}"
+        return None, f"{where}: {error}"
+
+
+def _written(scaler: Autoscaler, policy: Policy) -> tuple[str | None, str]:
+    """What is asked for an object, as it was written, and where: in its annotation, else in the configuration."""
+    if scaler.asks is not None:
+        return None if scaler.asks.strip() == OFF else scaler.asks, f"annotation {ANNOTATION}"
+    if not policy.forecast or policy.forecast_selector is None:
+        return None, ""
+    try:
+        selected = selects(policy.forecast_selector, scaler.labels)
+    except SelectorError:  # told of the configuration; who is selected stays so
+        selected = scaler.forecast is not None
+    return policy.forecast if selected else None, "setting forecast of the configuration"
 
 
 def recorded(
-    scaler: Autoscaler, target: ObjectRef, at: float, *, again: bool = False
+    scaler: Autoscaler, target: ObjectRef, policy: Policy, at: float, *, again: bool = False
 ) -> Iterator[RecordForecast]:
     """What is to be recorded of an object's forecast; `again`: because its fact was said again."""
-    asks, _ = wanted(scaler)
+    asks, _ = wanted(scaler, policy)
     known = scaler.forecast
     if asks is None:
         # What was learnt outlives a slip of the pen, also one in the spec.
-        if known is not None and scaler.asks is None:
+        if known is not None and _written(scaler, policy)[0] is None:
             yield RecordForecast(at=at, target=target)
         return
-    if known is None:
-        yield RecordForecast(at=at, target=target, lead_s=asks.lead_s, confidence=asks.confidence)
-        return
-    as_before = (known.lead_s, known.confidence) == (asks.lead_s, asks.confidence)
-    if again or not as_before or at - known.recorded_at >= EVERY_S:
-        seasons = _in_use(scaler, known)
+    seasons = {} if known is None else _in_use(scaler, known)
+    as_before = known is None or (known.lead_s, known.confidence) == (asks.lead_s, asks.confidence)
+    given = _given(scaler, target, policy, asks, at)
+    if known is None or given or again or not as_before or at - known.recorded_at >= EVERY_S:
         yield RecordForecast(
             at=at,
             target=target,
             lead_s=asks.lead_s,
             confidence=asks.confidence,
-            seasons=msgspec.to_builtins(seasons if as_before else _unlearnt(seasons)),
+            seasons=msgspec.to_builtins((seasons if as_before else _unlearnt(seasons)) | given),
         )
+
+
+def _given(
+    scaler: Autoscaler, target: ObjectRef, policy: Policy, asks: Asked, at: float
+) -> dict[str, season.Season]:
+    """What the configuration knows better of the metrics that the spec has."""
+    model = (
+        policy.forecast_models.get(f"{target.namespace}/{target.name}") if policy.forecast_models else None
+    )
+    if model is None:
+        return {}
+    known = {} if scaler.forecast is None else scaler.forecast.seasons
+    in_spec = _keys(scaler)
+    return {key: found for key, found in adopted(model, asks, known, at).items() if key in in_spec}
+
+
+def _keys(scaler: Autoscaler) -> dict[str, None]:
+    """The digests of the metrics that are forecast, in their order."""
+    metrics = () if scaler.rules is None else scaler.rules.metrics[:MOST_METRICS]
+    return dict.fromkeys(digest(metric.query) for metric in metrics)
 
 
 def _in_use(scaler: Autoscaler, known: Forecast) -> dict[str, season.Season]:
     """What is known of the metrics that the spec still has."""
-    metrics = () if scaler.rules is None else scaler.rules.metrics[:MOST_METRICS]
-    keys = dict.fromkeys(digest(metric.query) for metric in metrics)
-    return {key: known.seasons[key] for key in keys if key in known.seasons}
+    return {key: known.seasons[key] for key in _keys(scaler) if key in known.seasons}
 
 
 def _unlearnt(seasons: dict[str, season.Season]) -> dict[str, season.Season]:
@@ -96,9 +129,9 @@ def _unlearnt(seasons: dict[str, season.Season]) -> dict[str, season.Season]:
     return copies
 
 
-def messages(scaler: Autoscaler) -> Iterator[Message]:
-    """What is said on the object: that its annotation cannot be read, or how its forecast stands."""
-    _, problem = wanted(scaler)
+def messages(scaler: Autoscaler, policy: Policy) -> Iterator[Message]:
+    """What is said on the object: that what is asked for cannot be read, or how its forecast stands."""
+    _, problem = wanted(scaler, policy)
     if problem:
         yield Message(WARNING, INVALID, problem)
     elif scaler.forecast is not None:

@@ -126,7 +126,9 @@ def scene_of(
         above_since=true_since(kept, c.ABOVE_HIGH),
         below_since=true_since(kept, c.BELOW_LOW),
         last_scale_at=last_scale_of(state, scaler),
-        expected=() if scaler.forecast is None else forecasts.expected(scaler, rules, state.now),
+        expected=()
+        if scaler.forecast is None
+        else forecasts.expected(scaler, rules, state.in_force, state.now),
     )
 
 

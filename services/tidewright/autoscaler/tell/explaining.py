@@ -235,7 +235,7 @@ def _standing(state: State, space: str, scaler: Autoscaler, now: float) -> list[
         )
     elif rules.dry_run:
         lines.append("It is a dry run: nothing is written, and windows count from what was only decided.")
-    lines += foretelling.told(scaler, rules, state.now)
+    lines += foretelling.told(scaler, rules, state.in_force, state.now)
     return lines + next_stop(scaler, state.now, stale=reason == STALE_METRIC)
 
 

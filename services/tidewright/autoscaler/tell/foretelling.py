@@ -9,14 +9,15 @@ from tidewright.autoscaler.forecast import season
 from tidewright.autoscaler.forecast.load import MOST_METRICS, digest
 from tidewright.autoscaler.forecast.season import Season
 from tidewright.autoscaler.passes import forecasts
+from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.state import Autoscaler, Forecast
 from tidewright.autoscaler.tell.sentences import clock, number
 from tidewright.kube.durations import format_duration
 
 
-def told(scaler: Autoscaler, rules: Rules, now: float) -> list[str]:
-    """How the forecasts of an object stand; nothing where it asks for none."""
-    _, problem = forecasts.wanted(scaler)
+def told(scaler: Autoscaler, rules: Rules, policy: Policy, now: float) -> list[str]:
+    """How the forecasts of an object stand; nothing where none is asked for."""
+    _, problem = forecasts.wanted(scaler, policy)
     if problem:
         return [f"No forecast is made: {problem}."]
     if scaler.forecast is None:

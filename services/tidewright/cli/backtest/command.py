@@ -1,4 +1,4 @@
-"""`tidewright backtest wpa`: the decider over a recorded load, with one policy or several."""
+"""`tidewright backtest wpa`: the decider over a recorded load, with one policy or several; `backtest --suggest`: over a log's."""
 
 from __future__ import annotations
 
@@ -10,12 +10,83 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, Group, Parameter
 
 from tidewright.asking.errors import BadInput
-from tidewright.cli.commands import BY_NAME
+from tidewright.asking.options import AskedLogOptions, Output, emit
+from tidewright.asking.source import FromFile, opened
+from tidewright.asking.tables import plain
+from tidewright.cli.commands import BY_NAME, with_examples
 
 POLICY = Group("Policy", sort_key=0)
 LOAD = Group("Load", sort_key=1)
 
 app = App(name="backtest", help_format="plaintext", help_epilogue=BY_NAME["backtest"].epilogue)
+
+
+@app.default
+def suggest(
+    name: Annotated[
+        str, Parameter(help="One WatermarkPodAutoscaler of the log; all that it has by default.")
+    ] = "",
+    /,
+    *,
+    suggest: Annotated[
+        bool,
+        Parameter(
+            help="Name the objects for which a forecast would have paid: at least a quarter less time above the high "
+            "watermark, for at most 5 % more replica-hours.",
+            negative="",
+        ),
+    ] = False,
+    forecast: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="What to try; may be repeated. By default lead=10m, lead=30m and lead=60m.", negative=""
+        ),
+    ] = (),
+    history: Annotated[
+        str,
+        Parameter(
+            help="How much of each load goes before what is counted; by default half of it, and at most 7d.",
+            group=LOAD,
+        ),
+    ] = "",
+    ready_delay: Annotated[float, Parameter(help="Seconds until a new pod is ready.", group=LOAD)] = 30.0,
+    namespace: Annotated[
+        str, Parameter(name=["--namespace", "-n"], help="Of the objects; every one by default.")
+    ] = "",
+    log: AskedLogOptions | None = None,
+    file: FromFile = None,
+    output: Output = "table",
+) -> int:
+    """What a policy would have done with a recorded load; or, with --suggest, who would do better with forecasts."""
+    if not suggest:
+        raise BadInput(
+            "say what: `tidewright backtest wpa -f FILE ...`, or `tidewright backtest --suggest --log FILE`"
+        )
+    if ready_delay < 0:
+        raise BadInput(f"--ready-delay {ready_delay:g}: seconds, 0 or more")
+    from tidewright.cli.backtest import manifest
+    from tidewright.cli.backtest import suggest as suggesting
+
+    manifest.with_forecasts([], forecast)
+
+    async def run() -> list[suggesting.Suggestion]:
+        async with opened(log, file) as source:
+            return await suggesting.suggestions(
+                source, namespace, name, forecast or suggesting.TRIED,
+                history=lambda series: _history(history, series) if history else suggesting.history_of(series),
+                ready_delay_s=ready_delay,
+            )  # fmt: skip
+
+    found = asyncio.run(run())
+    emit(
+        {"suggestions": [suggesting.as_json(suggestion) for suggestion in found]},
+        output,
+        lambda: plain(suggesting.as_text(found)),
+        names=lambda: (
+            f"watermarkpodautoscaler/{suggestion.name}" for suggestion in found if suggestion.pays
+        ),
+    )
+    return 0
 
 
 @app.command(name="wpa")
@@ -147,7 +218,6 @@ def _relabelled(candidate: Any, label: str) -> Any:
 def _series(metrics: Path | None, log: Path | None, rules: Any, namespace: str, *, shared: bool) -> Any:
     from tidewright.asking import load
     from tidewright.asking.progress import progress
-    from tidewright.asking.source import opened
 
     if metrics is not None:
         rows = metrics.stat().st_size // 30 if metrics.is_file() else 0
@@ -176,3 +246,6 @@ def _print(result: Any, output: str) -> None:
         from tidewright.cli.backtest.text import as_text
 
         print(as_text(result))
+
+
+with_examples(app, "backtest")

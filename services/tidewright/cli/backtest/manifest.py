@@ -12,6 +12,7 @@ from typing import Any
 
 from tidewright.asking.errors import BadInput
 from tidewright.asking.manifests import all_documents, known_fields
+from tidewright.autoscaler.forecast.asked import ANNOTATION
 from tidewright.kube.nearest import nearest
 from tidewright.kube.unknown import names_of, paths_of, schema_of, unknown_fields
 
@@ -26,7 +27,8 @@ class Candidate:
 
     Attributes:
         label: how the result names it.
-        forecast: what it asks for in its annotation; empty for no forecast.
+        forecast: what it is run with as its annotation; empty for no forecast.
+        asks: what its own annotation asks for; empty without one.
     """
 
     label: str
@@ -34,6 +36,7 @@ class Candidate:
     name: str
     spec: dict[str, Any]
     forecast: str = ""
+    asks: str = ""
 
 
 def load(path: Path, option: str) -> Candidate:
@@ -55,7 +58,9 @@ def load(path: Path, option: str) -> Candidate:
     if not isinstance(spec, dict) or not isinstance(metadata, dict):
         raise BadInput(f"{option} {path}: {KIND} without a spec")
     name = str(metadata.get("name", ""))
-    return Candidate(path.name, str(metadata.get("namespace", "")), name, spec)
+    annotations = metadata.get("annotations")
+    asks = str(annotations.get(ANNOTATION, "")) if isinstance(annotations, dict) else ""
+    return Candidate(path.name, str(metadata.get("namespace", "")), name, spec, asks=asks)
 
 
 def _items(document: Any) -> list[dict[str, Any]]:

@@ -1,0 +1,86 @@
+"""Models that were learnt elsewhere, from a log or a file, and are given by the configuration: who opts in does not start blind. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from tidewright.autoscaler.forecast import season
+from tidewright.autoscaler.forecast.asked import Asked
+from tidewright.autoscaler.forecast.season import Season
+from tidewright.events.base import JsonObject
+
+MOST_MODELS = 50
+"""Of a configuration: with these it stays below the size that a ConfigMap may have."""
+
+
+class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is known of the load of an object, and what it was learnt for.
+
+    Attributes:
+        lead_s: how far ahead its forecasts were judged; `confidence` how often their bounds were to hold.
+        seasons: by the digest of the metric's query.
+    """
+
+    lead_s: float
+    confidence: float
+    seasons: dict[str, Season] = {}
+
+
+def learn(loads: Iterable[tuple[float, int]], asks: Asked) -> Season:
+    """What is to be known of a load, from (time in seconds, milli) in the order of their times."""
+    known = Season()
+    for at, load in loads:
+        season.add(known, at, load, lead_s=asks.lead_s, confidence=asks.confidence)
+    known.issued, known.came = [], None
+    return known
+
+
+def models(given: object) -> tuple[dict[str, Model], list[str]]:
+    """The models of a configuration by `namespace/name` of their object, and what in it is not used."""
+    if not isinstance(given, dict):
+        return {}, ["write what `tidewright forecast learn` writes, a model per namespace/name"]
+    found: dict[str, Model] = {}
+    wrong: list[str] = []
+    for name, value in sorted(given.items()):
+        if len(found) >= MOST_MODELS:
+            wrong.append(f"{name}: more than {MOST_MODELS} models, which is the most")
+            break
+        try:
+            model = msgspec.convert(value, Model)
+        except msgspec.ValidationError as error:
+            wrong.append(f"{name}: {error}")
+            continue
+        problems = [
+            f"{name}: {digest}: {text}"
+            for digest, known in model.seasons.items()
+            if (text := season.problem(known))
+        ]
+        if problems:
+            wrong += problems
+        else:
+            found[name] = model
+    return found, wrong
+
+
+def adopted(model: Model, asks: Asked, known: dict[str, Season], now: float) -> dict[str, Season]:
+    """The seasons of a model that replace what is known: those of which less, and not enough, has been seen yet.
+
+    They are moved to within a week before now, so that gaps and the age of what was seen are as if learnt just before.
+    """
+    as_asked = (model.lead_s, model.confidence) == (asks.lead_s, asks.confidence)
+    found: dict[str, Season] = {}
+    for digest, learnt in model.seasons.items():
+        seen = season.days(known[digest]) if digest in known else -1.0
+        if seen < min(season.LEAST_DAYS, season.days(learnt)):
+            found[digest] = copy = season.moved(learnt, now)
+            if not as_asked:
+                season.unlearn(copy)
+    return found
+
+
+def as_data(model: Model) -> JsonObject:
+    """A model as a configuration has it."""
+    data: JsonObject = msgspec.to_builtins(model)
+    return data

@@ -1,0 +1,1 @@
+"""`tidewright forecast`: what is known of loads before anything is forecast."""
