@@ -82,6 +82,10 @@ class Diff:
         elif isinstance(fact, ObjectFact):
             self._remember(fact, fact.at)
 
+    def unread(self, namespace: str, name: str, uid: str) -> None:
+        """A last word from the log that cannot be read: whatever the object is, it is said again, or that it is gone."""
+        self._put((namespace, name), Said(b"", uid, 0.0))
+
     def seen(self, raw: Bytes, at: float) -> list[Fact]:
         """An object as it is now; `at` is the log time at which its facts will be said.
 
@@ -106,14 +110,14 @@ class Diff:
             self._missing.pop(key, None)
         digest = blake2b(registry.encode(fact), digest_size=_DIGEST_BYTES).digest()
         last = self.objects.get(key)
-        if last is not None and last.digest == digest:
-            self.unchanged += 1
-            return []
         facts: list[Fact] = []
         if projection.shape is not None and projection.shape.digest not in self.shapes:
             self.shapes[projection.shape.digest] = (key[0], at)
             facts.append(projection.shape)
-        if last is not None and last.uid != fact.uid:
+        if last is not None and last.digest == digest:
+            self.unchanged += not facts
+            return facts  # its shape alone, when the last word on that could not be read
+        if last is not None and last.uid not in ("", fact.uid):
             # Another object of the same name: the old one's end was missed.
             facts.append(self.kind.gone(at=0.0, namespace=key[0], name=key[1], uid=last.uid))
         facts.append(fact)

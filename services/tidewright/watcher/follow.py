@@ -8,6 +8,7 @@ A follower that is fenced drops its state and stands by: it claims again when th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
@@ -36,7 +37,7 @@ from tidewright.kube.listwatch import (
 from tidewright.kube.projection.reading import Malformed, identity, left_out
 from tidewright.log.commit_pacing import Pace
 from tidewright.log.reader import Record
-from tidewright.log.subjects import Slot
+from tidewright.log.subjects import Slot, unescape
 from tidewright.watcher.appender import Appender, LogPort
 from tidewright.watcher.diff import Diff
 from tidewright.watcher.kind_ownership import Heard
@@ -156,11 +157,24 @@ class Follower:
                 _log.warning(
                     "a last word is not readable, saying it again", subject=record.subject, error=str(error)
                 )
+                self._unread(record)
                 continue
             if isinstance(fact, Fact):
                 self._stamp.raise_to(fact.at)
                 self._diff.said(fact)
                 self._tell(fact)
+            else:
+                if self._once.due("newer", name):
+                    _log.warning("last words of a newer version, saying them again", kind=name)
+                self._unread(record)
+
+    def _unread(self, record: Record) -> None:
+        """A last word says nothing to this version: what there is, is said again, and what is gone, too."""
+        self._version = ""  # what has not changed since comes with a list alone
+        kind, *names = self._log.subjects.parse(record.subject).rest
+        if kind == self.kind.name and len(names) == 2:
+            with contextlib.suppress(UnicodeDecodeError):
+                self._diff.unread(unescape(names[0]), unescape(names[1]), _uid_of(record.body))
 
     async def _follow(self) -> None:
         batches = list_watch_batches(
@@ -313,3 +327,15 @@ class Follower:
             await self._appender.say(messages, resource_version=self._version, at=at)
         for _, fact in again:
             self._diff.refreshed(fact)
+
+
+class _Uid(msgspec.Struct):
+    uid: str = ""
+
+
+def _uid_of(body: bytes) -> str:
+    """The uid in a fact of any version; empty without one."""
+    try:
+        return msgspec.json.decode(body, type=_Uid).uid
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""

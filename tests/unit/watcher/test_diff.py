@@ -89,6 +89,26 @@ def test_what_was_said_before_the_start_is_not_said_again_and_is_missed_when_gon
     assert types(second.list_done()) == ["PodGone"]
 
 
+def test_what_could_not_be_read_is_said_again_or_that_it_is_gone() -> None:
+    diff = Diff(BY_NAME["pod"])
+    for name, uid in (("a", ""), ("b", "v")):
+        diff.unread("shop", name, uid)
+    diff.list_started()
+    assert types(diff.seen(pod("a"), AT)) == ["ShapeObserved", "PodObserved"], (
+        "and not as another pod than before"
+    )
+    assert diff.list_done() == [PodGone(at=0.0, namespace="shop", name="b", uid="v")]
+
+
+def test_a_shape_that_could_not_be_read_is_said_again_for_a_pod_that_could() -> None:
+    first = Diff(BY_NAME["pod"])
+    shape, said = first.seen(pod("a"), AT)
+    second = Diff(BY_NAME["pod"])
+    second.said(msgspec.structs.replace(said, at=50.0))
+    assert second.seen(pod("a"), AT) == [shape]
+    assert second.seen(pod("a"), AT) == []
+
+
 def test_a_shape_is_gone_with_its_last_pod_and_told_again_before_the_next() -> None:
     diff = Diff(BY_NAME["pod"])
     shape, *_ = diff.seen(pod("a"), AT)

@@ -21,6 +21,7 @@ from tidewright.events.facts import (
     DatadogMonitorGone,
     MetricSampled,
     NodeObserved,
+    ObjectFact,
     PodGone,
     PodObserved,
     ShapeGone,
@@ -31,7 +32,7 @@ from tidewright.events.facts import (
 )
 from tidewright.events.placement import PlacementObjectGone, PlacementObjectObserved
 from tidewright.events.spread import KindRefused
-from tidewright.log.connection import Log
+from tidewright.log.connection import Log, Message
 from tidewright.log.reader import Reader
 from tidewright.log.subjects import ALL
 from tidewright.watcher import sampler, service
@@ -199,6 +200,38 @@ async def test_a_restart_resumes_without_listing_or_saying_again(
         await tail.until(is_pod("b"))
     assert [event.name for event in tail.events if isinstance(event, PodObserved)] == ["a", "b"]
     assert cluster.requests.count(PODS) == lists + 1  # the watch alone
+
+
+async def test_what_a_newer_watcher_said_is_said_again_by_one_that_comes_back(
+    cluster: Cluster, nats: EmbeddedServer, log: Log, tail: Tail, tmp_path: Path
+) -> None:
+    """Also of objects that have not changed since, which no watch shows."""
+    for name in ("a", "b", "c"):
+        await cluster.put(PODS, "shop", name)
+    async with watching(cluster, nats, tmp_path, kinds=("pod",)):
+        await tail.until(is_pod("c"))
+    slot = log.slot_of("shop")
+    newer = [
+        Message(
+            log.subjects.fact(slot, "pod", "shop", name),
+            b'{"type":"fact.pod-observed.v9","at":1.0,"namespace":"shop","name":"%s"}' % name.encode(),
+        )
+        for name in ("a", "gone")
+    ]
+    await log.commit(newer)
+    async with log.reader([log.subjects.facts("*", "pod")]) as reader:
+        before = [record.seq async for record in reader.until_current()][-1]
+    async with watching(cluster, nats, tmp_path, kinds=("pod",)):
+        await until(
+            lambda: said_since(log, before),
+            lambda said: said == {("PodObserved", "a"), ("PodGone", "gone")},
+        )
+
+
+async def said_since(log: Log, seq: int) -> set[tuple[str, str]]:
+    async with log.reader([log.subjects.facts("*", "pod")], after=seq) as reader:
+        facts = [registry.read(record.body) async for record in reader.until_current()]
+    return {(type(fact).__name__, fact.name) for fact in facts if isinstance(fact, ObjectFact)}
 
 
 async def test_what_vanished_during_downtime_is_gone_after_a_relist(

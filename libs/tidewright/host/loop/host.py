@@ -2,8 +2,8 @@
 
 One reader serves all slots of the process. A newly won slot is restored by a reader of its own
 while the others go on, is claimed, and then joins. A slot whose checkpoint cannot be gone on from, or whose
-decider fails, stops and says so; the others go on. What does not decode is set aside by everybody alike. A
-log that is another than before stops everything.
+decider fails, stops and says so; the others go on, and so does one that a fact of a newer version stops. What does not decode
+is set aside by everybody alike. A log that is another than before stops everything.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tidewright.host.loop.arriving import FETCH, FETCH_WAIT_S, OUTAGE_PAUSE_S, A
 from tidewright.host.loop.commit import Committer, Owned
 from tidewright.host.loop.firing import Firing
 from tidewright.host.loop.membership import Membership, shares
+from tidewright.host.loop.newer import Newer
 from tidewright.host.loop.settings import Settings
 from tidewright.host.loop.snapshotting import Snapshotter
 from tidewright.host.process.health import Health
@@ -106,6 +107,7 @@ class Host(Generic[State]):
         """Slots that nobody may claim, and why."""
         self._broken: asyncio.Task[errors.Unsound] | None = None
         self._said_aside: set[str] = set()
+        self._newer = Newer()
         self._pending = 0  # decisions not committed yet, over all slots
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -290,6 +292,7 @@ class Host(Generic[State]):
     async def _release(self, slots: Sequence[Slot]) -> None:
         for slot in slots:
             self.owned.pop(slot, None)
+            self._newer.released(slot)
         if slots:
             logger.info("slots released", slots=list(slots))
             await self._rearranged()
@@ -333,6 +336,7 @@ class Host(Generic[State]):
                 await self._commit(self.owned.values())
             if self._pending >= COMMIT_PENDING:
                 await self._commit(self.owned.values())
+        await self._mind_newer()
         for owned in self.owned.values():
             owned.read = max(owned.read, reader.position)
         self._observe(reader, len(records))
@@ -388,9 +392,14 @@ class Host(Generic[State]):
         slot = self.inputs.slot(record.subject)
         targets = list(self.owned.values()) if slot is None else [o] if (o := self.owned.get(slot)) else []
         for owned in targets:
+            if self._newer.waits(owned.slot):
+                self._newer.hear(owned.slot, record, event)
+                continue
             if record.seq <= owned.read or owned.halted:
                 continue
             if self.inputs.concerns(event):
+                if self._newer.meet(owned.slot, record, event):
+                    continue
                 due = owned.fold.timers.get(event.key) if isinstance(event, Timer) else None
                 self._decide(owned, record, event)
                 if isinstance(event, Timer) and SCHEDULER in record.headers:
@@ -402,6 +411,17 @@ class Host(Generic[State]):
             self.clock.set(event)
             return True
         return False
+
+    async def _mind_newer(self) -> None:
+        """Stop slots before facts that only a newer version knows, and go on with those that were said again since."""
+        if stopping := [o for slot, o in self.owned.items() if self._newer.waits(slot) and not o.halted]:
+            await self._commit(stopping)  # what was decided before it
+            for owned in stopping:
+                if owned.slot in self.owned:
+                    self._halt(owned, *self._newer.before(owned.slot))
+        if over := self._newer.over():
+            logger.info("what a newer version said has been said again, going on", slots=over)
+            await self._release(over)  # and claimed again, from where they stood
 
     def _set_aside(self, record: Record) -> None:
         """Count a message that does not decode, and say so once per subject: the fold takes note of it and goes on."""

@@ -62,7 +62,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         "Bytes on the log do not decode, or a defect ended a decision: objects of these slots are decided by nobody, others are.",
         ("The log of the service names slot, sequence and why (`halted`).",
          "`tidewright events --from SEQ --tail 5` shows what lies there; `tidewright verify` whether it was altered."),
-        ("A message of a newer version: finish the upgrade, deciders before the watcher.",
+        ("A fact of a newer version: finish the upgrade, deciders before the watcher, or put the watcher back.",
          "A defect: the version before goes on from its own checkpoint; report it with `tidewright export` of that slot.",
          "Altered: [Unbelieved](#tidewrightunbelieved)."),
     ),
