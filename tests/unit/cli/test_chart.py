@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tidewright.actuator.allowed.bounds import Feature
 from tidewright.asking.services import BY_NAME, EVERY, SERVICES, Role
-from tidewright.cli import main
-from tidewright.cli.contract import actuatorroles, deployment
+from tidewright.cli import main, together
+from tidewright.cli.contract import actuatorroles, deployment, smallcluster
 from tidewright.cli.contract.monitoring import alerts, dashboards
 from tidewright.events.version import __version__
 
@@ -118,11 +118,12 @@ def plain(document: dict[str, Any]) -> dict[str, Any]:
 
 # -- any values ----------------------------------------------------------------------------------------
 
+ARGUMENTS = ("--log-level", "debug: {{ x }}", "'")
 SERVICE = st.fixed_dictionaries(
     {},
     optional={
         "replicas": st.integers(0, 5),
-        "args": st.lists(st.sampled_from(["--log-level", "debug: {{ x }}", "'"]), max_size=2),
+        "args": st.lists(st.sampled_from(ARGUMENTS), max_size=2),
         "env": st.just([{"name": "AWS_REGION", "value": "eu-west-1"}]),
         "resources": st.just({}) | st.just({"limits": {"memory": "2Gi"}}),
         "podAnnotations": st.just({"prometheus.io/scrape": "true"}),
@@ -146,6 +147,9 @@ VALUES_OF_ALL_KINDS = st.fixed_dictionaries(
         "config": st.sampled_from([{}, {"modes": {"mode": "shadow"}, "autoscaler": "a: 1\nb: {x: 'y'}\n"}]),
         "signing": st.booleans(),
         "services": st.dictionaries(st.sampled_from(EVERY), SERVICE, max_size=3),
+        "together": st.fixed_dictionaries(
+            {"enabled": st.just(True)}, optional=dict.fromkeys(smallcluster.NAMES, SERVICE)
+        ),
         "console": st.just({"enabled": True, "args": ["--host-name", "tidewright.example"]}),
         "archiver": st.just(
             {
@@ -177,16 +181,21 @@ VALUES_OF_ALL_KINDS = st.fixed_dictionaries(
 def test_with_any_values_it_is_whole(chart: Any, values: dict[str, Any], namespace: str) -> None:
     objects = rendered(chart, values, namespace)
     running = of("Deployment", objects)
-    assert set(running) == set(EVERY) | ({"console", "archiver"} & values.keys())
+    wanted = set(smallcluster.NAMES if "together" in values else EVERY)
+    assert set(running) == wanted | ({"console", "archiver"} & values.keys())
+    chosen = values.get("together", values.get("services", {}))
     secrets = {name: set(found["data"]) for name, found in of("Secret", objects).items()}
     for name, found in running.items():
         assert found["metadata"]["namespace"] == namespace
         pod = found["spec"]["template"]["spec"]
         (container,) = pod["containers"]
-        own = len(values.get("services", {}).get(name, values.get(name, {})).get("args", ()))
-        main.application().parse_args(
-            container["args"][: len(container["args"]) - own], exit_on_error=False, print_error=False
-        )
+        own = len(chosen.get(name, values.get(name, {})).get("args", ()))
+        ours = container["args"][: len(container["args"]) - own]
+        if name in smallcluster.NAMES:
+            ours = [argument for argument in container["args"] if argument not in ARGUMENTS]
+            assert_taken(ours)
+        else:
+            main.application().parse_args(ours, exit_on_error=False, print_error=False)
         assert {m["name"] for m in container["volumeMounts"]} <= {v["name"] for v in pod["volumes"]}
         for secret, keys in asked_of(pod):
             assert secret not in secrets or keys <= secrets[secret], secret
@@ -197,10 +206,79 @@ def test_with_any_values_it_is_whole(chart: Any, values: dict[str, Any], namespa
         if k.endswith("Binding")
     }
     assert {name for _, _, name in bound} == roles
+    accounts = {(ns, name) for kind, ns, name in objects if kind == "ServiceAccount"}
+    subjects = [s for (k, _, _), d in objects.items() if k.endswith("Binding") for s in d["subjects"]]
+    assert {(s["namespace"], s["name"]) for s in subjects} <= accounts
+    assert {
+        pod["serviceAccountName"] for d in running.values() for pod in [d["spec"]["template"]["spec"]]
+    } <= {name for _, name in accounts}
+    for name, service in of("Service", objects).items():
+        if selector := service["spec"].get("selector", {}).get("app.kubernetes.io/component"):
+            assert selector in running, name
+            (container,) = running[selector]["spec"]["template"]["spec"]["containers"]
+            targets = {port["targetPort"] for port in service["spec"]["ports"]}
+            assert targets <= {port["name"] for port in container["ports"]}, name
     granted = {
         name.removeprefix("tidewright-actuator-") for name in roles if name.startswith("tidewright-actuator-")
     }
     assert granted == set(values.get("features", VALUES["features"]))
+
+
+def assert_taken(arguments: list[str]) -> None:
+    """Every flag of a process with several services is taken by one of them, or by the one that it is for."""
+    services = together.named(arguments[1:])
+    flags = arguments[1 + len(services) :]
+    unused: list[set[str]] = []
+    for service in services:
+        own = together.flags_of(service, flags)
+        *_, left, _ = main.application().parse_known_args(["run", service, *own])
+        unused.append({token for token in left if token.startswith("--")})
+        meant = {flag.partition(":")[2] for flag in flags if flag.startswith(f"--{service}:")}
+        assert not unused[-1] & {f"--{flag}" for flag in meant}, service
+    assert not set.intersection(*unused)
+
+
+def test_on_a_small_cluster_three_processes_are_given_what_the_services_are(chart: Any) -> None:
+    values = {
+        "features": ["autoscaling"],
+        "clouds": ["east=aws"],
+        "signing": True,
+        "serviceMonitor": {"enabled": True},
+    }
+    alone, three = rendered(chart, values), rendered(chart, values | {"together": {"enabled": True}})
+    fewer = {"Deployment", "ServiceAccount", "PodDisruptionBudget", "NetworkPolicy"}
+    assert {key for key in alone if key[0] not in fewer} == {key for key in three if key[0] not in fewer}
+    assert {name for (kind, _, name) in three if kind == "ServiceAccount"} == {
+        *smallcluster.NAMES,
+        "installer",
+    }
+    for kind in smallcluster.NAMES:
+        (container,) = of("Deployment", three)[kind]["spec"]["template"]["spec"]["containers"]
+        services = together.named(container["args"][1:])
+        flags = container["args"][1 + len(services) :]
+        variables = {variable["name"] for variable in container["env"]}
+        assert variables == {"TIDEWRIGHT_NATS", "TIDEWRIGHT_NATS_CA", "TIDEWRIGHT_TRUST"}
+        for service in services:
+            (own,) = of("Deployment", alone)[service]["spec"]["template"]["spec"]["containers"]
+            given, before = together.flags_of(service, flags), own["args"][2:]
+            more = [token for token in given if token not in before]
+            ports = {token for token in more if token.isdigit()}
+            assert ports <= {"8444"}
+            assert set(more) - ports == {
+                "--nats-user", service, "--nats-password-file", f"/run/tidewright/nats/{service}",
+                "--signing-key", f"/run/tidewright/signing/{service}/signing.key",
+            }  # fmt: skip
+            assert set(before) - set(given) <= {"8443"}
+    scraped = three["ServiceMonitor", "tidewright", "tidewright"]["spec"]["endpoints"]
+    assert {found.get("path", "") for found in scraped} == {"", *(f"/metrics/{service}" for service in EVERY)}
+    for found in scraped[1:]:
+        keep, name = found["relabelings"]
+        service = name["replacement"]
+        assert (found["path"], keep["regex"]) == (f"/metrics/{service}", smallcluster.kind_of(service))
+    assert scraped[0]["relabelings"][0] == {
+        "sourceLabels": ["__meta_kubernetes_pod_label_app_kubernetes_io_component"],
+        "regex": "deciders|edge|endpoints", "action": "drop",
+    }  # fmt: skip
 
 
 def asked_of(pod: dict[str, Any]) -> Iterator[tuple[str, set[str]]]:

@@ -152,28 +152,33 @@ def access(service: Service, namespace: str) -> list[Manifest]:
 
 def command(service: Service, place: Place) -> list[str]:
     """Arguments of the image for a service."""
-    arguments = ["run", service.name, "--cluster", place.cluster]
+    return ["run", service.name, *common(place), *own_arguments(service, place)]
+
+
+def common(place: Place) -> list[str]:
+    """What every service is given."""
+    arguments = ["--cluster", place.cluster]
     arguments += ["--health-host", "0.0.0.0", "--health-port", str(PROBES)]  # noqa: S104 - within a pod
-    arguments += ["--metrics-token-file", f"{TOKENS_AT}/metrics"]
+    return [*arguments, "--metrics-token-file", f"{TOKENS_AT}/metrics"]
+
+
+def own_arguments(service: Service, place: Place, admission: int = ADMISSION) -> list[str]:
+    """What a service is given beside that; an endpoint listens at `admission`."""
     match service.role:
         case Role.WATCHER:
-            arguments += ["--in-cluster", "--mode", "shadow"]
-            arguments += [
-                "--config-map",
-                f"{place.namespace}/tidewright",
-                "--push-token-file",
-                f"{TOKENS_AT}/push",
-            ]
+            arguments = ["--in-cluster", "--mode", "shadow", "--config-map", f"{place.namespace}/tidewright"]
+            return [*arguments, "--push-token-file", f"{TOKENS_AT}/push"]
         case Role.ACTUATOR:
-            arguments += ["--in-cluster", "--own-namespace", place.namespace]
+            arguments = ["--in-cluster", "--own-namespace", place.namespace]
             arguments += ["--features", ",".join(sorted(actuatorroles.BY_DEFAULT))]
-            for name in _tokens_of(service):
+            for name in tokens_of(service):
                 arguments += ["--endpoint-token", f"{name}={TOKENS_AT}/{name}"]
+            return arguments
         case Role.ENDPOINT:
-            arguments += ["--host", "0.0.0.0", "--port", str(ADMISSION)]  # noqa: S104 - within a pod
+            arguments = ["--host", "0.0.0.0", "--port", str(admission)]  # noqa: S104 - within a pod
             arguments += ["--service", f"{place.namespace}/{service.name}:443"]
-            arguments += ["--token-file", f"{TOKENS_AT}/{service.name}"]
-    return arguments
+            return [*arguments, "--token-file", f"{TOKENS_AT}/{service.name}"]
+    return []
 
 
 def installer(place: Place) -> list[Manifest]:
@@ -216,7 +221,7 @@ def installer(place: Place) -> list[Manifest]:
     ]  # fmt: skip
 
 
-def _tokens_of(service: Service) -> list[str]:
+def tokens_of(service: Service) -> list[str]:
     """Keys of the Secret that a service has beside that for metrics: no endpoint has another one's."""
     match service.role:
         case Role.WATCHER:
@@ -230,7 +235,7 @@ def _tokens_of(service: Service) -> list[str]:
 
 def workload(service: Service, place: Place) -> list[Manifest]:
     """The Deployment, and the Service before what others send to: endpoints, and pushed samples."""
-    labels = {"app.kubernetes.io/name": "tidewright", "app.kubernetes.io/component": service.name}
+    labels = labels_of(service.name)
     endpoint = service.role is Role.ENDPOINT
     ports = [{"name": "probes", "containerPort": PROBES}]
     ports += [{"name": "https", "containerPort": ADMISSION}] if endpoint else []
@@ -248,7 +253,7 @@ def workload(service: Service, place: Place) -> list[Manifest]:
         "securityContext": HARDENED,
         "volumeMounts": [{"name": "tokens", "mountPath": TOKENS_AT, "readOnly": True}, _NATS_MOUNT],
     }  # fmt: skip
-    tokens = ["metrics", *_tokens_of(service)]
+    tokens = ["metrics", *tokens_of(service)]
     spec = {
         "serviceAccountName": service.name,
         "automountServiceAccountToken": service.role in (Role.WATCHER, Role.ACTUATOR),
@@ -273,20 +278,28 @@ def workload(service: Service, place: Place) -> list[Manifest]:
             "template": {"metadata": {"labels": labels}, "spec": spec},
         },
     }
-    reached: list[Manifest] = []
-    if endpoint:
-        reached = [{"name": "https", "port": 443, "targetPort": "https"}]
+    return [deployment, *service_before(service, place, labels)]
+
+
+def service_before(
+    service: Service, place: Place, pods: Manifest, https: str | int = "https"
+) -> list[Manifest]:
+    """The Service before what others send to: endpoints, and pushed samples. `pods` are labels of who answers."""
+    if service.role is Role.ENDPOINT:
+        reached = {"name": "https", "port": 443, "targetPort": https}
     elif service.role is Role.WATCHER:
-        reached = [{"name": "push", "port": PROBES, "targetPort": "probes"}]
-    if not reached:
-        return [deployment]
-    before = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": _named(service.name, place.namespace) | {"labels": labels},
-        "spec": {"selector": labels, "ports": reached},
-    }
-    return [deployment, before]
+        reached = {"name": "push", "port": PROBES, "targetPort": "probes"}
+    else:
+        return []
+    metadata = _named(service.name, place.namespace) | {"labels": labels_of(service.name)}
+    return [
+        {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"selector": pods, "ports": [reached]}}
+    ]  # fmt: skip
+
+
+def labels_of(component: str) -> Manifest:
+    """Labels of what a component is made of."""
+    return {"app.kubernetes.io/name": "tidewright", "app.kubernetes.io/component": component}
 
 
 def _nats_env(user: str) -> list[Manifest]:

@@ -50,9 +50,10 @@ def asking(namespace: str, name: str, ports: list[int]) -> Manifest:
     return _policy(namespace, name, reached, _to_the_log())
 
 
-def sealing(namespace: str, name: str, probes: int) -> Manifest:
-    """Of who writes somewhere that no policy can name: it is reached on its probes."""
-    return _policy(namespace, name, [{"ports": [{"protocol": "TCP", "port": probes}]}], None)
+def sealing(namespace: str, name: str, *ports: int) -> Manifest:
+    """Of who talks to what no policy can name: it is reached on its ports."""
+    reached = [{"ports": [{"protocol": "TCP", "port": port} for port in ports]}]
+    return _policy(namespace, name, reached, None)
 
 
 def _to_the_log() -> list[Manifest]:
