@@ -51,12 +51,14 @@ from tidewright.provisioning.scaledown.removal.steps import Steps
 from tidewright.provisioning.scaledown.scanning import (
     SOON_S,
     Found,
+    as_of,
     cards_of,
     forgotten,
     healthy,
     may_come,
     part_of_a_pass,
     reads_first,
+    under_way,
 )
 from tidewright.provisioning.scaleup.orders import COMPONENT, STATUS_MAP
 from tidewright.provisioning.settings import problems
@@ -240,8 +242,9 @@ def _scanned(state: State, event: TimerFired) -> Sequence[Decision]:
     if reads_first(state, index, now):
         return [SetTimer(at=now, key=SCAN, due=now + SOON_S)]
     with PARTS.measure(parts.FIND_UNNEEDED):
-        room = room_of(state, f"{now:.6f}")
-        if not index.settings.scale_down or not healthy(cards_of(state, index, now), index.settings):
+        at, made = as_of(state, index.settings, now), under_way(state, index)
+        room = made.scene.room if made is not None else room_of(state, at)
+        if not index.settings.scale_down or not healthy(cards_of(state, index, at), index.settings):
             found = forgotten(state, now)
         else:
             found = part_of_a_pass(state, index, room, now)

@@ -78,13 +78,21 @@ AGAIN_S = 300.0
 class Evaluation:
     """What one evaluation works with. `decisions` is its result."""
 
-    def __init__(self, state: State, seed: str, *, binding: bool = True, part: Measure = unmeasured) -> None:
-        """`binding` is False when only an answer is wanted, and nothing is carried out."""
+    def __init__(
+        self,
+        state: State,
+        seed: str,
+        *,
+        binding: bool = True,
+        part: Measure = unmeasured,
+        now: float | None = None,
+    ) -> None:
+        """`binding` is False when only an answer is wanted, and nothing is carried out; `now`: as of when, if not of the state's time."""
         self.state = state
         self.index: Index = index_of(state)
         prepare(state, self.index)
         settle(state, self.index, _claiming(state, self.index))
-        self.now = state.now
+        self.now = state.now if now is None else now
         self.seed = seed
         self.binding = binding
         self.part = part
@@ -539,17 +547,17 @@ class Evaluation:
             self.decisions.append(CancelTimer(at=self.now, key=EVALUATE))
 
 
-def room_of(state: State, seed: str) -> Room:
-    """Where what is not there yet finds room, as scale-down asks for it."""
+def room_of(state: State, now: float) -> Room:
+    """Where what is not there yet finds room, as scale-down asks for it, as of a time."""
     index = index_of(state)
-    comes = shares.expected(state, index, state.now).shares
+    comes = shares.expected(state, index, now).shares
     if index.waiting or index.nominated or state.requests or state.held or room.shapes_of(state) or comes:
-        return Evaluation(state, seed, binding=False).room()
+        return Evaluation(state, f"{now:.6f}", binding=False, now=now).room()
     settle(state, index, ())
     if not on_their_way.under_way(state):
         return Room(index.grid)
     grid = index.grid.fork()
-    return Room(grid, on_their_way.hold(state, index, grid, state.now))
+    return Room(grid, on_their_way.hold(state, index, grid, now))
 
 
 def _claiming(state: State, index: Index) -> list[str]:

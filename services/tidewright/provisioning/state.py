@@ -362,6 +362,9 @@ class Scan(msgspec.Struct):
         fired: how often it has.
         before: nodes that were unneeded when a pass began that goes on; None when none does.
         changes: how often something came after which a pass may find something else.
+        part: of a pass that goes on, which part was made last, counted since it began or began anew; 0: it begins anew.
+        began: when its first part was made, or the first since it began anew.
+        restarts: how often it began anew, since something came.
     """
 
     told: bool = False
@@ -370,6 +373,9 @@ class Scan(msgspec.Struct):
     fired: int = 0
     before: int | None = None
     changes: int = 0
+    part: int = 0
+    began: float | None = None
+    restarts: int = 0
 
 
 class Held(msgspec.Struct):

@@ -374,7 +374,12 @@ def _unneeded(state: State, event: p.TrackUnneededNodes, _touched: Touched) -> N
         state.paused[node_paused.node] = Paused(
             node_paused.until, node_paused.reason, node_paused.pod, node_paused.pod_reason, state.scan.changes
         )
-    state.scan.before = event.before if event.more else None
+    scan = state.scan
+    if not event.more:
+        scan.part, scan.began, scan.restarts = 0, None, 0
+    elif scan.before is None:
+        scan.part, scan.began = 1, event.at
+    scan.before = event.before if event.more else None
 
 
 def _decline(state: State, event: p.DeclineScaleUp, _touched: Touched) -> None:

@@ -27,7 +27,7 @@ from tidewright.provisioning.fold.forgetting import forget_ended
 from tidewright.provisioning.fold.modes import acting_set
 from tidewright.provisioning.fold.objects import OBJECTS
 from tidewright.provisioning.fold.outcomes import OUTCOMES
-from tidewright.provisioning.fold.stirring import changes
+from tidewright.provisioning.fold.stirring import changes, disturbs
 from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.scaledown.removal.saga import REMOVALS
 from tidewright.provisioning.state import State
@@ -52,6 +52,9 @@ def evolve(state: State, event: Event) -> Touched:
         workloads.put(state, event)  # nor where spreads had put pods by then
     if state.scan.told and changes(event, touched):
         state.scan.changes += 1
+    if state.scan.part and disturbs(event, touched):
+        state.scan.part = 0
+        state.scan.restarts += 1
     return touched
 
 
@@ -85,8 +88,12 @@ def _timer(state: State, event: TimerFired, _touched: Touched) -> None:
             state.buffers_looked_at = state.now
         forget_ended(state)
     elif event.key == SCAN:
-        state.scan.due, state.scan.at = None, event.at
-        state.scan.fired += 1
+        scan = state.scan
+        scan.due, scan.at = None, event.at
+        scan.fired += 1
+        if scan.before is not None and not (state.due is not None and state.due <= event.at):
+            scan.part += 1
+            scan.began = event.at if scan.part == 1 else scan.began
 
 
 _FOLDS: dict[type[Event], Callable[[State, Any, Touched], None]] = {

@@ -7,6 +7,7 @@ from typing import cast
 from tidewright.events import registry
 from tidewright.events.base import Event, Fact
 from tidewright.events.config import ConfigSet
+from tidewright.events.decisions import SetTimer
 from tidewright.events.facts import (
     NodeGone,
     NodeObserved,
@@ -21,7 +22,10 @@ from tidewright.events.provisioning import (
     NodeGroupObserved,
     PodDisruptionBudgetGone,
     PodDisruptionBudgetObserved,
+    TrackUnneededNodes,
 )
+from tidewright.events.timers import TimerFired
+from tidewright.provisioning.fold.common import SCAN
 from tidewright.provisioning.fold.touched import Touched
 
 STIRRING = frozenset(
@@ -53,6 +57,13 @@ def stirs(event: Event, touched: Touched) -> bool:
 def changes(event: Event, touched: Touched) -> bool:
     """Whether anything is otherwise after an event that a pass might ever look at: then nodes are tried again that stayed."""
     return (type(event) in _CHANGING or touched.kept) and not _quiet(event, touched)
+
+
+def disturbs(event: Event, touched: Touched) -> bool:
+    """Whether a pass that goes on may find otherwise what it has looked at: after all but what passes themselves record."""
+    if type(event) is TimerFired:
+        return event.key != SCAN
+    return type(event) not in (SetTimer, TrackUnneededNodes) and not _quiet(event, touched)
 
 
 def _quiet(event: Event, touched: Touched) -> bool:

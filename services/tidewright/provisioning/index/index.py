@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tidewright.provisioning.foresight.counting import Counting
     from tidewright.provisioning.foresight.spreading import Spreads
     from tidewright.provisioning.scaledown.cards import Cards
+    from tidewright.provisioning.scaledown.scanning import UnderWay
 
 
 class NodeKind(msgspec.Struct, frozen=True):
@@ -68,6 +69,7 @@ class Index:
         changed: nodes that have changed, they or their pods, since scale-down looked at them.
         owners_changed: workloads that have, by `owner_key`.
         cards: what scale-down keeps of each node; made by who asks first.
+        under_way: a pass of scale-down of one piece, as far as it was made; made again where it is lost.
         counting: whose pods are whose; None where nothing is expected.
         spreads: WorkloadSpreads by their targets; None where nothing is expected.
         lacks: workloads that lack pods, to how many, as of when they were last looked at (`foresight.shares`).
@@ -101,6 +103,7 @@ class Index:
         self.changed: set[str] = set()
         self.owners_changed: set[str] = set()
         self.cards: Cards | None = None
+        self.under_way: UnderWay | None = None
         self.counting: Counting | None = None
         self.spreads: Spreads | None = None
         self.lacks: dict[str, int] = {}

@@ -51,9 +51,11 @@ class Scene:
         drains_going: nodes with pods of which it has.
         delayed: groups whose nodes wait, since something of them has just come or gone.
         most_tries: pods that a part of a pass tries to place, and nodes; 0: all of it at once.
+        adopts: what was found before stays found, whatever the settings say.
     """
 
     most_tries = 0
+    adopts = False
     delayed: frozenset[NodeGroupId] = frozenset()
 
     def __init__(
@@ -181,6 +183,95 @@ def evaluate(scene: Scene, memory: Memory, settings: Settings, now: float) -> Pl
     return plan
 
 
+class Pass:
+    """A pass that is being made: which of these nodes nobody needs, as far as it has got.
+
+    [B22] What was found in a pass before stays found as long as its pods still fit where they were thought to go.
+
+    Attributes:
+        more: it goes on where it has ended.
+    """
+
+    def __init__(
+        self, scene: Scene, willing: Sequence[SceneNode], memory: Memory, settings: Settings, now: float
+    ) -> None:
+        self.scene, self.memory, self.settings, self.now = scene, memory, settings, now
+        self.more = True
+        self._allowance = Allowance(scene.budgets, once="B16" not in settings.as_reference)
+        self._hints = Hints(memory.hints)
+        self._simulation = Simulation(
+            Destinations(scene.grid.fork(), scene.closed(settings)),
+            scene,
+            self._allowance,
+            settings,
+            now=now,
+            hints=self._hints,
+        )
+        self._simulation.destinations.last = memory.pointer
+        self._interval = shortest(memory, settings, now)
+        self._examined = order.examined(
+            willing, lambda node: scene.kind_of(node, settings, now), memory.unneeded
+        )
+        self._most = order.enough(
+            len(memory.unneeded) if memory.before is None else memory.before,
+            parallelism=settings.max_parallelism,
+            unneeded_s=settings.unneeded_s,
+            interval_s=self._interval,
+        )
+        kept = _kept(scene, self._examined, memory, settings, self._most)
+        self._unneeded = self._simulation.adopt(kept)
+        self._counted = sum(
+            not scene.groups[node.group].zero_or_max for node in self._examined if node.name in self._unneeded
+        )
+        self._refused: dict[str, Refusal] = {}
+        self._limited = False
+        self._next = 0
+
+    def go_on(self, most_tries: int) -> None:
+        """Try nodes until so many nodes and pods were tried since the pass began; 0: to its end."""
+        self.more = False
+        for at in range(self._next, len(self._examined)):
+            self._next = at
+            node = self._examined[at]
+            if node.name in self._unneeded:
+                continue
+            if self._counted >= self._most:
+                self._limited = True
+                return
+            if most_tries and self._simulation.tries >= most_tries:
+                self.more = True
+                return
+            found = self._simulation.attempt(node.name)
+            if isinstance(found, Refusal):
+                self._refused[node.name] = found
+            else:
+                self._unneeded[node.name] = found
+                self._counted += not self.scene.groups[node.group].zero_or_max
+        self._next = len(self._examined)
+
+    def plan(self) -> Plan:
+        """What it has found."""
+        memory, now = self.memory, self.now
+        return Plan(
+            candidates=[node.name for node in self._examined],
+            uses={},
+            unneeded=self._unneeded,
+            refused=self._refused,
+            more=self.more,
+            limited=self._limited,
+            budgets=self._allowance.counts(),
+            memory=Memory(
+                unneeded={name: memory.unneeded.get(name, now) for name in self._unneeded},
+                recheck_at=dict.fromkeys(self._refused, now + self.settings.recheck_s),
+                last_pass=now,
+                interval_s=self._interval,
+                hints=self._hints.now,
+                places=self._simulation.places(self._unneeded),
+                pointer=self._simulation.destinations.last,
+            ),
+        )
+
+
 def simulate(
     scene: Scene,
     willing: Sequence[SceneNode],
@@ -188,74 +279,17 @@ def simulate(
     settings: Settings,
     now: float,
 ) -> Plan:
-    """Which of these nodes nobody needs, as far as the pass gets: `Plan.more` says that it goes on.
-
-    [B22] What was found in a pass before stays found as long as its pods still fit where they were thought to go.
-    """
-    allowance = Allowance(scene.budgets, once="B16" not in settings.as_reference)
-    hints = Hints(memory.hints)
-    simulation = Simulation(
-        Destinations(scene.grid.fork(), scene.closed(settings)),
-        scene,
-        allowance,
-        settings,
-        now=now,
-        hints=hints,
-    )
-    simulation.destinations.last = memory.pointer
-    interval = shortest(memory, settings, now)
-    examined = order.examined(willing, lambda node: scene.kind_of(node, settings, now), memory.unneeded)
-    most = order.enough(
-        len(memory.unneeded) if memory.before is None else memory.before,
-        parallelism=settings.max_parallelism,
-        unneeded_s=settings.unneeded_s,
-        interval_s=interval,
-    )
-    kept = _kept(scene, examined, memory, settings, most)
-    unneeded = simulation.adopt(kept)
-    counted = sum(not scene.groups[node.group].zero_or_max for node in examined if node.name in unneeded)
-    refused: dict[str, Refusal] = {}
-    more = limited = False
-    for node in examined:
-        if node.name in unneeded:
-            continue
-        if counted >= most:
-            limited = True
-            break
-        if scene.most_tries and simulation.tries >= scene.most_tries:
-            more = True
-            break
-        found = simulation.attempt(node.name)
-        if isinstance(found, Refusal):
-            refused[node.name] = found
-        else:
-            unneeded[node.name] = found
-            counted += not scene.groups[node.group].zero_or_max
-    return Plan(
-        candidates=[node.name for node in examined],
-        uses={},
-        unneeded=unneeded,
-        refused=refused,
-        more=more,
-        limited=limited,
-        budgets=allowance.counts(),
-        memory=Memory(
-            unneeded={name: memory.unneeded.get(name, now) for name in unneeded},
-            recheck_at=dict.fromkeys(refused, now + settings.recheck_s),
-            last_pass=now,
-            interval_s=interval,
-            hints=hints.now,
-            places=simulation.places(unneeded),
-            pointer=simulation.destinations.last,
-        ),
-    )
+    """A pass, or a part of one, where the scene bounds it: `Plan.more` says that it goes on."""
+    made = Pass(scene, willing, memory, settings, now)
+    made.go_on(scene.most_tries)
+    return made.plan()
 
 
 def _kept(
     scene: Scene, nodes: Sequence[SceneNode], memory: Memory, settings: Settings, most: int
 ) -> dict[str, Mapping[PodKey, str]]:
     """Nodes that were unneeded before, with where their pods go, as far as that is remembered and wanted."""
-    if "B22" in settings.as_reference:
+    if "B22" in settings.as_reference and not scene.adopts:
         return {}
     names = [node.name for node in nodes if node.name in memory.places]
     return {name: memory.places[name] for name in names[:most]}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -38,6 +39,8 @@ from tidewright.provisioning.state import State, Unneeded
 
 MOST_TRIES = 400
 """Nodes tried and pods placed in one part of a pass."""
+MOST_RESTARTS = 3
+"""So often a pass of one piece begins anew, since something came."""
 READ_AT_ONCE = 1000
 """Nodes that are read at once before the first pass."""
 EXPECTED = Refusal("BlockedByPod", pod_reason="Expected")
@@ -221,13 +224,77 @@ def forgotten(state: State, now: float) -> Found:
     return Found([TrackUnneededNodes(at=now, needed=tuple(sorted(state.unneeded)))])
 
 
+class UnderWay(NamedTuple):
+    """A pass of which a part was made.
+
+    Attributes:
+        part: which one, counted since the pass began or began anew.
+        whole: it is of one piece, as the reference makes it: nothing is recorded of it before its end.
+    """
+
+    part: int
+    whole: bool
+    scene: LiveScene
+    run: passes.Pass
+
+
+def of_one_piece(state: State, settings: Settings) -> bool:
+    """Whether a pass finds what one does that is made in one go, as the reference does.
+
+    Its parts go on from each other while nothing comes between them, and from the beginning when something does. Where that
+    has happened a few times the pass goes on as ours do: what was found stays found.
+    """
+    return bool(settings.as_reference) and state.scan.restarts < MOST_RESTARTS
+
+
+def as_of(state: State, settings: Settings, now: float) -> float:
+    """When what a part looks at is looked at: where the pass is of one piece as its first part did."""
+    scan = state.scan
+    later = of_one_piece(state, settings) and scan.part > 1
+    return scan.began if later and scan.began is not None else now
+
+
+def under_way(state: State, index: Index) -> UnderWay | None:
+    """What the next part goes on from; None where it has to begin, or to make again what is not kept."""
+    made = index.under_way
+    goes_on = of_one_piece(state, index.settings) and made is not None and made.part == state.scan.part - 1
+    return made if goes_on else None
+
+
+def _made(state: State, index: Index, room: Room, now: float) -> UnderWay:
+    """The pass with a part more.
+
+    One of one piece is made as far as so many parts come: what is not kept any more, after a restart, is made again.
+    """
+    settings, part = index.settings, max(1, state.scan.part)
+    whole = of_one_piece(state, settings)
+    made = under_way(state, index)
+    if made is None:
+        now = as_of(state, settings, now)
+        scene = LiveScene(state, index, cards_of(state, index, now), room, now)
+        scene.adopts = not whole
+        run = passes.Pass(
+            scene, _willing(state, scene, settings, now), memory_of(state, settings, now), settings, now
+        )
+        made = UnderWay(part, whole, scene, run)
+    made = made._replace(part=part)
+    made.run.go_on(MOST_TRIES * part if whole else MOST_TRIES)
+    index.under_way = made if whole and made.run.more else None
+    return made
+
+
 def part_of_a_pass(state: State, index: Index, room: Room, now: float) -> Found:
     """Look at nodes as far as a part of a pass does, and record what is otherwise than it was."""
     settings = index.settings
-    scene = LiveScene(state, index, cards_of(state, index, now), room, now)
-    scene.most_tries = 0 if settings.as_reference else MOST_TRIES
-    plan = _looked(state, scene, settings, now)
+    made = _made(state, index, room, now)
+    scene, plan = made.scene, made.run.plan()
     found = Found(plan=plan)
+    if plan.more and made.whole:
+        if state.scan.before is None:
+            before = len(state.unneeded)
+            found.decisions.append(TrackUnneededNodes(at=now, before=before, more=True))
+        found.due = now + SOON_S
+        return found
     changes = _changes(state, plan, now)
     if changes is not None:
         found.decisions.append(changes)
@@ -249,7 +316,9 @@ def part_of_a_pass(state: State, index: Index, room: Room, now: float) -> Found:
 def whole_pass(state: State, index: Index, room: Room, now: float) -> passes.Plan:
     """A pass in one go, of which nothing is recorded."""
     scene = LiveScene(state, index, cards_of(state, index, now), room, now)
-    plan = _looked(state, scene, index.settings, now)
+    settings = index.settings
+    willing = _willing(state, scene, settings, now)
+    plan = passes.simulate(scene, willing, memory_of(state, settings, now), settings, now)
     choose(scene, plan)
     return plan
 
@@ -308,10 +377,11 @@ class Away:
         self._gone[group] += 1
 
 
-def _looked(state: State, scene: LiveScene, settings: Settings, now: float) -> passes.Plan:
+def _willing(state: State, scene: LiveScene, settings: Settings, now: float) -> list[SceneNode]:
+    """Nodes that a pass looks at."""
     cards, needed = scene.cards, scene.room.needed
     late = scene.delayed if "B23" in settings.as_reference else frozenset()
-    willing = [
+    return [
         node
         for node in (cards.cards[name].node for name in _in_order(state, cards, now))
         if not listed(node, scene.groups)
@@ -321,7 +391,6 @@ def _looked(state: State, scene: LiveScene, settings: Settings, now: float) -> p
         and node.group not in late
         and (node.name not in state.paused or state.paused[node.name].until <= now)
     ]
-    return passes.simulate(scene, willing, memory_of(state, settings, now), settings, now)
 
 
 def _in_order(state: State, cards: Cards, now: float) -> list[str]:

@@ -96,7 +96,7 @@ def preview(state: State, now: float) -> Answer:
     state.now = max(state.now, now)
     index = index_of(state)
     cards = cards_of(state, index, state.now)
-    room = room_of(state, f"{state.now:.6f}")
+    room = room_of(state, state.now)
     if not index.settings.scale_down or not healthy(cards, index.settings):
         off = not index.settings.scale_down
         stay = {"ScaleDownDisabled" if off else "ClusterUnhealthy": tuple(sorted(state.nodes))}
