@@ -60,6 +60,11 @@ CONCURRENCY = 64
 """Effects that are being applied, or wait for their next attempt."""
 REPORTS_AT_ONCE = 16
 """How many of these are object events: what changes something does not share the API server with a crowd of them."""
+REPORTS_BESIDE = 4
+"""How many, beside something that changes the cluster, of those that have waited for it long enough."""
+REPORTS_REST_S, REPORTS_WITHIN_S = 0.1, 5.0
+"""Object events begin when nothing was changed for so long, wall seconds, and after so long all the same: a cluster of
+whose nodes many go has several for each, and those that are still to go would wait for them."""
 LOOKED_S = 0.5
 """How often the work is reminded that somebody looks, wall seconds: it may have waited for that."""
 OWNED_S = 0.5
@@ -148,6 +153,8 @@ class Actuator:
         self._outcomes: asyncio.Queue[tuple[Job, Outcome] | None] = asyncio.Queue()
         """None for a checkpoint that somebody waits for."""
         self._read_at: dict[int, float] = {}
+        self._changed_at = float("-inf")
+        """When something that is no report began or ended last, of `time.monotonic`."""
         self._owned_at = float("-inf")
 
     async def run(self) -> None:
@@ -312,36 +319,58 @@ class Actuator:
         while True:
             whose, urgency = self._best()
             if whose is None:
-                self._wake.clear()
-                await self._wake.wait()
+                await self._woken(REPORTS_REST_S if self._plan.first_report is not None else None)
                 continue
             if urgency >= Rank.OBJECT_EVENT and not self._limiter.has_capacity(1 + self._kept):
                 # Until there is room for a report, or something comes that need not wait for it.
-                self._wake.clear()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(1 / self._options.qps):
-                        await self._wake.wait()
+                await self._woken(1 / self._options.qps)
                 continue
             await self._limiter.acquire()
-            match self._best()[0]:
-                case "running":
+            match self._best():
+                case "running", _:
                     heappop(self._spending)[-1].set_result(None)
-                case "waiting" if (job := self._plan.next()) is not None:
-                    tasks.create_task(self._apply(job))
+                case "waiting", urgency:
+                    job = self._plan.next(reports=urgency is Rank.OBJECT_EVENT)
+                    if job is not None:
+                        self._mind_change(job)
+                        tasks.create_task(self._apply(job))
+
+    async def _woken(self, within_s: float | None) -> None:
+        """Return when something has come or ended, or when so much time has passed."""
+        self._wake.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._wake.wait()
+
+    def _mind_change(self, job: Job) -> None:
+        if rank(job.effect) < Rank.OBJECT_EVENT:
+            self._changed_at = time.monotonic()
 
     def _best(self) -> tuple[Literal["running", "waiting"] | None, Rank]:
         """Whether a running job's next request or a waiting job's first is more urgent, and how urgent."""
         while self._spending and self._spending[0][-1].done():  # cancelled meanwhile
             heappop(self._spending)
-        first = self._plan.first
+        report = self._plan.first_report
+        reports = report is not None and self._plan.reporting < self._reports_at_once(report[1])
+        first = self._plan.first(reports=reports)
         if first is not None and first[0] is not Rank.WITHDRAW:
             waits = self._plan.running >= CONCURRENCY or self._lookout.since is None
             first = None if waits else first
-        if first is not None and first[0] is Rank.OBJECT_EVENT and self._plan.reporting >= REPORTS_AT_ONCE:
-            first = None
         if self._spending and (first is None or self._spending[0][:2] <= first):
             return "running", self._spending[0][0]
         return (None, Rank.MEASURED_STATUS) if first is None else ("waiting", first[0])
+
+    def _reports_at_once(self, oldest: int) -> int:
+        """How many object events may run now; `oldest` is the first that waits.
+
+        Where so many decisions are open that reading them would stop, what waits is cleared away.
+        """
+        now = time.monotonic()
+        rested = not self._plan.changing and now - self._changed_at >= REPORTS_REST_S
+        if rested or self._ledger.open >= READ_AHEAD // 2:
+            return REPORTS_AT_ONCE
+        waited_s = now - self._read_at.get(oldest, now)
+        return REPORTS_BESIDE if waited_s >= REPORTS_WITHIN_S else 0
 
     async def _apply(self, job: Job) -> None:
         """One effect to its outcome."""
@@ -446,6 +475,7 @@ class Actuator:
     def _end(self, job: Job, outcome: Outcome, allowance: Allowance) -> None:
         self._applier.finished(job.effect)
         self._plan.done(job)
+        self._mind_change(job)
         if self._metrics is not None:
             self._metrics.requests.inc(allowance.requests)
         self._finish(job, outcome)

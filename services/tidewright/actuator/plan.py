@@ -185,10 +185,14 @@ class Plan:
         self._running: dict[Lane, Job] = {}
         self._heads: list[tuple[Rank, int, Lane]] = []
         """A heap of heads that may run. An entry whose job is no longer the head is passed over."""
+        self._reports: list[tuple[Rank, int, Lane]] = []
+        """As `_heads`, of lanes of object events."""
         self._waiting = 0
         self._at_clouds = 0
         self.reporting = 0
         """How many object events run."""
+        self.changing = 0
+        """How many run that go before object events, at clouds too."""
 
     def __len__(self) -> int:
         return self._waiting + len(self._running)
@@ -198,12 +202,16 @@ class Plan:
         """How many of the API server's have been started and have no outcome; a cloud has its own limit."""
         return len(self._running) - self._at_clouds
 
+    def first(self, *, reports: bool = True) -> tuple[Rank, int] | None:
+        """Rank and sequence of the job that would run next, with or without object events; None when none may."""
+        first = self._first_of(self._heads)
+        report = self.first_report if reports else None
+        return min(first, report) if first is not None and report is not None else first or report
+
     @property
-    def first(self) -> tuple[Rank, int] | None:
-        """Rank and sequence of the job that would run next; None when none may."""
-        while self._heads and not self._current(self._heads[0]):
-            heappop(self._heads)
-        return self._heads[0][:2] if self._heads else None
+    def first_report(self) -> tuple[Rank, int] | None:
+        """As `first`, of object events alone."""
+        return self._first_of(self._reports)
 
     def add(self, job: Job) -> list[tuple[Job, Job]]:
         """Take a job in; the waiting jobs that it supersedes, each with it, are out of the plan."""
@@ -217,11 +225,12 @@ class Plan:
             self._offer(job.lane)
         return [(waiting, job) for waiting in overtaken]
 
-    def next(self) -> Job | None:
-        """The job to start now; it runs until `done`."""
-        if self.first is None:
+    def next(self, *, reports: bool = True) -> Job | None:
+        """The job to start now, as `first` has it; it runs until `done`."""
+        first = self.first(reports=reports)
+        if first is None:
             return None
-        _, _, lane = heappop(self._heads)
+        _, _, lane = heappop(self._heads if first == self._first_of(self._heads) else self._reports)
         queue = self._lanes[lane]
         job = queue.popleft()
         if not queue:
@@ -230,6 +239,7 @@ class Plan:
         self._running[lane] = job
         self._at_clouds += lane[0] == CLOUD
         self.reporting += lane[-1] == EVENTS
+        self.changing += rank(job.effect) < Rank.OBJECT_EVENT
         return job
 
     def done(self, job: Job) -> None:
@@ -237,6 +247,7 @@ class Plan:
         del self._running[job.lane]
         self._at_clouds -= job.lane[0] == CLOUD
         self.reporting -= job.lane[-1] == EVENTS
+        self.changing -= rank(job.effect) < Rank.OBJECT_EVENT
         if job.lane in self._lanes:
             self._offer(job.lane)
 
@@ -249,7 +260,12 @@ class Plan:
 
     def _offer(self, lane: Lane) -> None:
         head = self._lanes[lane][0]
-        heappush(self._heads, (rank(head.effect), head.seq, lane))
+        heappush(self._reports if lane[-1] == EVENTS else self._heads, (rank(head.effect), head.seq, lane))
+
+    def _first_of(self, heads: list[tuple[Rank, int, Lane]]) -> tuple[Rank, int] | None:
+        while heads and not self._current(heads[0]):
+            heappop(heads)
+        return heads[0][:2] if heads else None
 
     def _current(self, entry: tuple[Rank, int, Lane]) -> bool:
         _, seq, lane = entry

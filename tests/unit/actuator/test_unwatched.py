@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import cast
 
 import pytest
 
-from tests.unit.actuator.effects import ANYTHING, Watched
+from tests.unit.actuator.effects import ANYTHING, Watched, status
 from tests.unit.actuator.effects import said as object_event
 from tests.unit.actuator.test_fencing import Shared
 from tests.unit.actuator.test_unsound import WEB, outcomes
 from tests.waiting import until
-from tidewright.actuator.acting import REPORTS_AT_ONCE, Actuator
+from tidewright.actuator.acting import REPORTS_AT_ONCE, REPORTS_REST_S, REPORTS_WITHIN_S, Actuator
 from tidewright.actuator.apply import Allowance, Applier
 from tidewright.actuator.options import Options
 from tidewright.actuator.plan import Job, Plan, Rank
@@ -49,6 +50,10 @@ class Noted:
 
     def finished(self, effect: object) -> None:
         """Nothing is kept."""
+
+
+async def no_budget() -> None:
+    """Nothing is waited for."""
 
 
 async def decide(log: Log, effect: Effect) -> None:
@@ -122,16 +127,33 @@ async def test_object_events_take_few_places_and_what_changes_something_has_the_
     plan = actuator._plan
     for seq in range(2 * REPORTS_AT_ONCE):
         plan.add(Job(seq, "s", object_event("x", f"n{seq}")))
-    begun = []
-    while actuator._best()[0] == "waiting" and (job := plan.next()) is not None:
-        begun.append(job)
+
+    def begin() -> list[Job]:
+        begun = []
+        while actuator._best()[0] == "waiting" and (job := plan.next()) is not None:
+            begun.append(job)
+        return begun
+
+    begun = begin()
     assert len(begun) == REPORTS_AT_ONCE
-    plan.add(Job(1000, "s", scale(5)))
+    change = Job(1000, "s", scale(5))
+    plan.add(change)
     assert actuator._best() == ("waiting", Rank.SCALE_UP)
-    assert plan.next() is not None
+    assert plan.next() == change
+    for job in begun:
+        plan.done(job)
     assert actuator._best()[0] is None
-    plan.done(begun[0])
-    assert actuator._best() == ("waiting", Rank.OBJECT_EVENT)
+    plan.add(Job(1001, "s", status(1, "other")))
+    assert actuator._best() == ("waiting", Rank.STATUS)
+    assert plan.next(reports=False) is not None
+    oldest = plan.first_report
+    assert oldest is not None
+    actuator._read_at[oldest[1]] = time.monotonic() - REPORTS_WITHIN_S
+    assert len(begin()) == 1  # the next one has not waited yet
+    actuator._end(change, Applied(at=1.0, decision=change.effect.id), Allowance(no_budget))
+    assert actuator._best()[0] is None
+    actuator._changed_at = time.monotonic() - REPORTS_REST_S
+    assert len(begin()) == REPORTS_AT_ONCE - 1
 
 
 async def test_looks_at_nodes_before_a_deletion_wait_together_for_the_budget_of_the_api_server(
