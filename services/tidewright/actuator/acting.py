@@ -62,7 +62,7 @@ REPORTS_AT_ONCE = 16
 """How many of these are object events: what changes something does not share the API server with a crowd of them."""
 REPORTS_BESIDE = 4
 """How many, beside something that changes the cluster, of those that have waited for it long enough."""
-REPORTS_REST_S, REPORTS_WITHIN_S = 0.1, 5.0
+REPORTS_REST_S, REPORTS_WITHIN_S = 0.25, 5.0
 """Object events begin when nothing was changed for so long, wall seconds, and after so long all the same: a cluster of
 whose nodes many go has several for each, and those that are still to go would wait for them."""
 LOOKED_S = 0.5

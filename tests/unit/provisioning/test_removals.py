@@ -367,6 +367,40 @@ def test_a_mark_that_does_not_come_is_waited_for_no_longer_than_a_moment() -> No
     assert deletion.nodes == ("n0", "n2")
 
 
+@pytest.mark.parametrize(
+    ("grace_s", "calls"),
+    [(0, [("n0", "n1", "n2")]), (int(TOGETHER_S), [("n0", "n1", "n2")]), (30, [("n0",), ("n1", "n2")])],
+)
+def test_nodes_of_one_pass_whose_pods_end_soon_go_in_one_call(
+    grace_s: int, calls: list[tuple[str, ...]]
+) -> None:
+    cluster = world(3, {"node-delete-delay-after-taint": "0s"})
+    for name in ("n0", "n1", "n2"):
+        cluster.run_pod(f"of-{name}", name, removal=f.Removal(grace_s=grace_s))
+    cluster.decided(*(cluster.removal(name) for name in ("n0", "n1", "n2")))
+    assert [deletion.nodes for deletion in cluster.of(p.DeleteInstances)] == calls
+
+
+def test_a_pod_that_does_not_end_is_waited_for_no_longer_than_a_moment() -> None:
+    cluster = world(3, {"node-delete-delay-after-taint": "0s"})
+    cluster.run_pod("a", "n0", removal=f.Removal(grace_s=0))
+    cluster.run_pod("b", "n1", removal=f.Removal(grace_s=0))
+    evict = cluster._evict
+
+    def stays(decision: EvictPod) -> None:
+        if decision.target.name == "b":
+            cluster._inbox.append(o.Applied(at=cluster.now, decision=decision.id))
+        else:
+            evict(decision)
+
+    cluster._evict = stays  # type: ignore[method-assign]  # an eviction of b is admitted, and b stays
+    cluster.decided(*(cluster.removal(name) for name in ("n0", "n1")))
+    assert cluster.deleted == []
+    cluster.advance(2 * TOGETHER_S)
+    (deletion,) = cluster.of(p.DeleteInstances)
+    assert deletion.nodes == ("n0",)
+
+
 def test_a_node_whose_deletion_is_refused_keeps_no_other_one_from_going() -> None:
     cluster = world(5)
     late = f.PodObserved(at=cluster.now, namespace="ns", name="late", uid="u", node="n3")

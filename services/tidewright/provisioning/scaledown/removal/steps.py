@@ -6,12 +6,14 @@ but what the log says.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import msgspec
 
 from tidewright.events.base import Because, Decision
 from tidewright.events.provisioning import DeleteInstances, UndoRemoval
+from tidewright.kube.keys import PodKey
 from tidewright.provisioning import holding
 from tidewright.provisioning.consolidation import protection
 from tidewright.provisioning.group_ids import NodeGroupId
@@ -37,7 +39,8 @@ SEEN_S = 120.0
 MOST_AT_ONCE = 50
 """Instances that one call deletes, where no interval is set: who looks at their nodes before it is soon done with that."""
 TOGETHER_S = 1.0
-"""So long at most a node that is ready waits for those that the same pass has go, and whose marks are on their way."""
+"""So long at most a node that is ready waits for those that the same pass has go, and whose marks are on their way, or
+whose pods end by then."""
 
 
 class Undo(msgspec.Struct, frozen=True):
@@ -269,7 +272,7 @@ class Steps:
             for name, removal in self.state.removals.items()
             if removal.group == group and removal.begun_at in begun and not removal.whole
         ]
-        if self.now < until and any(self._on_its_way(removal) for name, removal in others):
+        if self.now < until and any(self._on_its_way(name, removal, until) for name, removal in others):
             self._again(until)
             return
         for name, removal in sorted(others):
@@ -284,11 +287,22 @@ class Steps:
         ]
         self._order(group, fresh[:MOST_AT_ONCE])
 
-    def _on_its_way(self, removal: Removal) -> bool:
-        """Whether the mark of a node is still to come, or is not there for long enough yet."""
-        if removal.failed or removal.unmarked:
+    def _on_its_way(self, name: str, removal: Removal, until: float) -> bool:
+        """Whether a node may be ready by then: its mark is still to come, or not there for long enough, or its pods end."""
+        if removal.failed or removal.unmarked or removal.again_at:
             return False
-        return removal.held_at is None or self.now < removal.held_at + self.settings.after_taint_s
+        if removal.held_at is None or self.now < removal.held_at + self.settings.after_taint_s:
+            return True
+        there = movers(self.state, self.index, name, self.now)
+        return bool(there) and all(self._ends(removal, key) <= until for key in there)
+
+    def _ends(self, removal: Removal, key: PodKey) -> float:
+        """When a pod is gone at the latest for all that is known; never, where it was not asked to leave or may not."""
+        pod, leaving = self.state.pods[key], removal.pods.get(key)
+        if leaving is None or leaving.uid != pod.uid or pod.removal is None:
+            return math.inf
+        asked_at = self.now if leaving.order else leaving.evicted_at
+        return math.inf if asked_at is None else asked_at + (pod.removal.grace_s or 0.0)
 
     def _under_way(self, group: NodeGroupId) -> bool:
         """Whether the answer to a deletion of a group is still to come: it has the others looked at."""
