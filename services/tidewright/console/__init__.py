@@ -12,6 +12,7 @@ charts     drawings as SVG
 words      times, spans and amounts as people read them
 api        the questions of the command line, as JSON
 apart      work in a child process at lowest priority, one at a time
+beside     what an incumbent did, where we decide in shadow
 verifying  the log verified in the background
 overview, listing, objects, events, capacity, shards, trust, what_if
            the pages, each with a template of its name

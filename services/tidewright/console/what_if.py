@@ -21,6 +21,7 @@ from tidewright.autoscaler.api.spec import InvalidSpec, Rules, compiled
 from tidewright.autoscaler.backtest import LoadModel, Report, backtest
 from tidewright.console.apart import Apart
 from tidewright.console.asked import Looking, Moments
+from tidewright.console.beside import SAID, beside_the_incumbent
 from tidewright.console.charts import Line, Panel, chart
 from tidewright.console.kept import Kept
 from tidewright.console.lists import Lists
@@ -62,6 +63,11 @@ class Setting:
     @property
     def changed(self) -> bool:
         return self.tried != self.now
+
+    @property
+    def typed(self) -> str:
+        """The value that is tried, as a number field has it."""
+        return f"{self.tried:.15g}"
 
 
 @dataclass(frozen=True)
@@ -128,6 +134,8 @@ async def page(means: Means, looking: Looking) -> dict[str, Any]:
         "samples": len(series),
         "since": since.at,
         "ready_s": READY_S,
+        "beside": await beside_the_incumbent(source, means.kept, rows, looking, asked),
+        "said": SAID,
     }
 
 
@@ -208,8 +216,7 @@ def _tried(name: str, query: Mapping[str, str], now: float, *, quantity: bool) -
         raise BadInput(f"{name}={text}: replicas up to {MOST_REPLICAS} can be tried")
     if value == now:
         return now
-    # A slider says more digits than anybody means.
-    return float(f"{value:.3g}") if quantity else float(round(value))
+    return round(value, 3) if quantity else float(round(value))
 
 
 def _quantity(text: object) -> float:
@@ -248,8 +255,8 @@ def figures(now: Report, tried: Report) -> list[Figure]:
     """Both runs, line by line."""
     rows = [
         ("Replica-hours", number, now.replica_hours, tried.replica_hours),
-        ("Time above the high watermark", span, now.above_high_s, tried.above_high_s),
-        ("Time below the low watermark", span, now.below_low_s, tried.below_low_s),
+        ("Time above its high watermark", span, now.above_high_s, tried.above_high_s),
+        ("Time below its low watermark", span, now.below_low_s, tried.below_low_s),
         ("Scales to more", number, now.scale_ups, tried.scale_ups),
         ("Scales to less", number, now.scale_downs, tried.scale_downs),
         ("Most replicas that were missing", number, now.worst_shortfall, tried.worst_shortfall),

@@ -224,6 +224,11 @@ def test_a_policy_is_tried_with_its_slider_and_the_answer_is_that_of_the_backtes
     figures = json.loads(capsys.readouterr().out)["runs"][0]["summary"]
     assert page.locator("[data-figure='Scales to more']").inner_text() == str(figures["scale_ups"])
     assert page.locator("[data-figure='Most replicas']").inner_text() == str(figures["most_replicas"])
+    page.get_by_label("no more for, after a scale, seconds", exact=True).fill("95")
+    page.keyboard.press("Tab")
+    page.wait_for_selector("text=upscaleForbiddenWindowSeconds: 95")
+    assert "high0=20" in page.url
+    assert "up_window=95" in page.url
 
 
 def test_events_are_filtered_and_lead_to_their_moment(tab: Tab) -> None:

@@ -81,8 +81,13 @@
   }
 
   document.addEventListener("input", (event) => {
-    const said = event.target.form?.id === "sliders" && document.getElementById(event.target.id.replace("s-", "o-"));
-    if (said) said.textContent = Number(Number(event.target.value).toPrecision(3));
+    if (event.target.form?.id === "sliders") {
+      // A slider says more digits than anybody means; what is typed counts as it is.
+      const [other, value] = event.target.type === "range"
+        ? [event.target.id.replace("s-", "n-"), Number(Number(event.target.value).toPrecision(3))]
+        : [event.target.id.replace("n-", "s-"), event.target.value];
+      document.getElementById(other).value = value;
+    }
     if (event.target.id !== "slider") return;
     held = true;
     const at = momentOf(Number(event.target.value));
@@ -94,7 +99,7 @@
   });
   document.addEventListener("change", (event) => {
     if (event.target.id === "slider") held = false;
-    if (event.target.type === "range" && event.target.form?.id === "sliders") tried(event.target);
+    if (event.target.form?.id === "sliders") tried(event.target);
     if (event.target.name === "window" && event.target.form) event.target.form.requestSubmit();
   });
 
