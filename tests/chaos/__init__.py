@@ -9,6 +9,9 @@ findings    decisions and outcomes on the log: what is unanswered, what is twice
 effects     the log and the API server's request log read together: what is lost, what is doubled
 drains      the request log's evictions and deletions of machines: budgets broken, pods lost, lives not told
 state       what the cluster is compared by at the end
+servers     three nats-servers, each of which can be killed, paused, cut off, wiped
+faults      each fault of the servers and the services by itself, measured on three servers: `python -m tests.chaos.faults`
+timeline    how long nothing came onto the log
 live        the whole of Tidewright under it, against an undisturbed run
 scripted    deciders, actuator and nats-server under it with scripted facts: the same decisions
 verdict     what the comparisons come to, in words and numbers

@@ -34,7 +34,7 @@ from tidewright.asking.services import SERVICES, Role
 from tidewright.asking.source import RunningLog
 from tidewright.asking.verify import verified
 from tidewright.cli.console import Printer
-from tidewright.cli.stack import StackOptions
+from tidewright.cli.stack import Stack, StackOptions
 from tidewright.cli.supervisor import Backoff, Supervisor
 from tidewright.events import registry
 from tidewright.events.decisions import SetTimer
@@ -144,11 +144,11 @@ async def run(
         stack.supervisor = Supervisor(sink, backoff=Backoff(most_s=1.0, healthy_s=5.0), stop_within_s=5.0)
         async with stack:
             phases.ended("start")
-            await _create(stack, scenario)
+            await create(stack, scenario)
             phases.ended("creation")
             killer = _killer(stack, seed, every_s)
             last = round(kills * LAST_KILLS)
-            async with _turning(stack, scenario, seed), _moved(stack, seed):
+            async with turning(stack, scenario, seed), moved(stack, seed):
                 await killer.run(kills - last)
             await _faults(stack, "DELETE", b"")
             await asyncio.sleep(max(0.0, begins + scenario.load_s - time.time()))
@@ -169,7 +169,7 @@ async def run(
                 stray = await _stray(stack, log)
                 wrong = await _settled(stack, log, scenario)
                 phases.ended("fixed point")
-                ledger = await _answered(log)
+                ledger = await answered(log)
                 async with _kube(stack) as kube:
                     state = await final_state(kube)
                 source = RunningLog(log)
@@ -189,7 +189,7 @@ async def run(
 
 
 @asynccontextmanager
-async def _turning(stack: Linked, scenario: Scenario, seed: int) -> AsyncIterator[None]:
+async def turning(stack: Stack, scenario: Scenario, seed: int) -> AsyncIterator[None]:
     """Ask something else of the shard manager, again and again."""
 
     async def turn() -> None:
@@ -208,7 +208,7 @@ async def _turning(stack: Linked, scenario: Scenario, seed: int) -> AsyncIterato
 
 
 @asynccontextmanager
-async def _moved(stack: Linked, seed: int) -> AsyncIterator[None]:
+async def moved(stack: Stack, seed: int) -> AsyncIterator[None]:
     """Let loads come and go, again and again."""
 
     async def move() -> None:
@@ -226,7 +226,7 @@ async def _moved(stack: Linked, seed: int) -> AsyncIterator[None]:
             await moves
 
 
-async def _changed(stack: Linked, path: str, patch: dict[str, Any]) -> None:
+async def _changed(stack: Stack, path: str, patch: dict[str, Any]) -> None:
     """Make a change, whatever happens to the API server meanwhile.
 
     Raises:
@@ -289,12 +289,12 @@ def _killer(stack: Linked, seed: int, every_s: float) -> Killer:
 
 
 @asynccontextmanager
-async def _kube(stack: Linked) -> AsyncIterator[Kube]:
+async def _kube(stack: Stack) -> AsyncIterator[Kube]:
     async with await Kube.connect(stack.kubeconfig) as kube:
         yield kube
 
 
-async def _nodes(stack: Linked) -> list[dict[str, Any]]:
+async def _nodes(stack: Stack) -> list[dict[str, Any]]:
     """All nodes; none while the API server does not answer."""
     with contextlib.suppress(KubeError, OSError, TimeoutError):
         async with _kube(stack) as kube:
@@ -304,7 +304,7 @@ async def _nodes(stack: Linked) -> list[dict[str, Any]]:
     return []
 
 
-async def _faults(stack: Linked, method: str, body: bytes) -> bool:
+async def _faults(stack: Stack, method: str, body: bytes) -> bool:
     async with _kube(stack) as kube:
         try:
             await kube.request(method, "/sim/faults", body=body or None, timeout_s=2.0)
@@ -325,7 +325,7 @@ async def _connected(url: str) -> Log:
             await asyncio.sleep(0.2)
 
 
-async def _create(stack: Linked, scenario: Scenario) -> None:
+async def create(stack: Stack, scenario: Scenario) -> None:
     async with _kube(stack) as kube:
         await _until(kube, "the webhook of spread", WEBHOOKS, lambda found: WEBHOOK in found)
         for path, manifest in scenario.before():
@@ -405,7 +405,7 @@ def _pause_s(began: float) -> float:
     return max(0.2, 4 * (time.monotonic() - began))
 
 
-async def _settled(stack: Linked, log: Log, scenario: Scenario) -> list[str]:
+async def _settled(stack: Stack, log: Log, scenario: Scenario) -> list[str]:
     """Wait for the fixed point: the replicas that the last load needs, and nothing decided for a while.
 
     Returns:
@@ -432,12 +432,12 @@ async def _settled(stack: Linked, log: Log, scenario: Scenario) -> list[str]:
             await asyncio.sleep(_pause_s(began))
 
 
-async def _stray(stack: Linked, log: Log) -> list[str]:
+async def _stray(stack: Stack, log: Log) -> list[str]:
     """Nodes that still carry our mark and are not being drained, a while after everything is back."""
     deadline = time.monotonic() + BACK_S
     while True:
         nodes = [node for node in await _nodes(stack) if moving.drained_for(node)]
-        found = drains.strays(await _read(log), nodes) if nodes else []
+        found = drains.strays(await read(log), nodes) if nodes else []
         if not found or time.monotonic() > deadline:
             return found
         await asyncio.sleep(0.5)
@@ -452,17 +452,17 @@ async def _said(log: Log) -> AsyncIterator[tuple[str, bytes]]:
                 yield record.subject, record.body
 
 
-async def _answered(log: Log) -> Ledger:
+async def answered(log: Log) -> Ledger:
     """The log's decisions and outcomes, once every effect is answered or a while has passed."""
     deadline = time.monotonic() + 60.0
     while True:
-        ledger = await _read(log)
+        ledger = await read(log)
         if not ledger.unanswered or time.monotonic() > deadline:
             return ledger
         await asyncio.sleep(0.5)
 
 
-async def _read(log: Log) -> Ledger:
+async def read(log: Log) -> Ledger:
     """The log's decisions and outcomes as they are now."""
     ledger = Ledger()
     async with log.reader([log.subjects.everything]) as reader:

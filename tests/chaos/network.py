@@ -12,11 +12,12 @@ import contextlib
 import random
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import count
+from itertools import count, cycle
 from pathlib import Path
 
+from tests.ports import free_port
 from tidewright.asking.services import Service
 from tidewright.cli.stack import HOST, Stack, StackOptions
 from tidewright.cli.supervisor import Program, Sink
@@ -86,7 +87,7 @@ class Link:
         self._open.add(writer)
         try:
             await self._whole.wait()
-            there, back = await asyncio.open_connection(HOST, self._target)
+            there, back = await self._reached()
         except OSError:  # nobody there, as at the end of a killed server
             writer.transport.abort()
             self._open.discard(writer)
@@ -96,6 +97,10 @@ class Link:
             pipe = asyncio.create_task(self._pump(*pair))
             self._pipes.add(pipe)
             pipe.add_done_callback(self._pipes.discard)
+
+    async def _reached(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to where it leads. Raises OSError."""
+        return await asyncio.open_connection(HOST, self._target)
 
     async def _pump(
         self, source: asyncio.StreamReader, to: asyncio.StreamWriter, other: asyncio.StreamWriter
@@ -111,6 +116,27 @@ class Link:
             if not writer.is_closing():
                 writer.close()
             self._open.discard(writer)
+
+
+class Balanced(Link):
+    """A way to several that are alike, as a Service has it: whoever listens is as good as another."""
+
+    def __init__(self, source: str, to: str) -> None:
+        super().__init__(source, to, 0)
+        self._turns: Iterator[int] = iter(())
+        self._ports: list[int] = []
+
+    def another(self) -> int:
+        """A port for one more of them."""
+        self._ports.append(free_port())
+        self._turns = cycle(self._ports)
+        return self._ports[-1]
+
+    async def _reached(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        for _ in self._ports[1:]:
+            with contextlib.suppress(OSError):
+                return await asyncio.open_connection(HOST, next(self._turns))
+        return await asyncio.open_connection(HOST, next(self._turns))
 
 
 class Linked(Stack):

@@ -246,13 +246,13 @@ class SimulatedMembership(BucketMembership):
 
     def told(self, name: str, *, there: bool) -> None:
         if not (self._link.cut or self._link.dead):
-            self._hear(name, there=there)
+            self._hear(name, b"1" if there else b"")
             self._judge()
 
     async def join(self) -> None:
         self._bucket.views.append(self)
         for name in list(self._bucket.entries):
-            self._hear(name, there=True)
+            self._hear(name, b"1")
         self._tasks = [asyncio.create_task(self._beat())]
         while self._member not in self._members:  # noqa: ASYNC110  # a member's own, for as long as it takes
             await asyncio.sleep(0.05)

@@ -16,6 +16,7 @@ from tidewright.log.cancellation import heeded
 from tidewright.log.diagnostics import get_logger
 from tidewright.log.identity import shown
 from tidewright.log.opening import described
+from tidewright.log.outage import Outage
 from tidewright.log.refusals import NO_MESSAGE, NOT_FOUND, leaderless, refusal
 
 ASK_AGAIN_S = 0.2
@@ -34,6 +35,7 @@ class Bus:
     Attributes:
         timeout_s: bounds each answer that is waited for.
         patience_s: what is asked without appending is asked again for so long when no answer comes.
+        outage: what has been said of a log that does not answer.
         denied: subjects, in lower case, that the server refused to take from us, and when (monotonic).
     """
 
@@ -46,7 +48,9 @@ class Bus:
         self.timeout_s = timeout_s
         self.patience_s = patience_s
         self._silent_since: float | None = None
+        self._said = False
         self._unanswered = ""
+        self.outage = Outage()
         self.denied: dict[str, float] = {}
 
     @property
@@ -110,12 +114,17 @@ class Bus:
         self._unanswered = str(error)
         if self._silent_since is None:
             self._silent_since = time.monotonic()
+        if self.outage.is_new("asking again"):
+            self._said = True
             logger.warning("the log does not answer, asking again", asked=verb, error=str(error))
 
     def _answered(self) -> None:
         if self._silent_since is not None:
             after_s = round(time.monotonic() - self._silent_since, 1)
             self._silent_since = None
+            if not self._said:
+                return
+            self._said = False
             logger.info("the log answers again", after_s=after_s)
 
     async def published(self, subject: str, body: bytes, headers: dict[str, str]) -> None:

@@ -38,7 +38,7 @@ from tidewright.kube.projection.reading import Malformed, identity, left_out
 from tidewright.log.commit_pacing import Pace
 from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot, unescape
-from tidewright.watcher.appender import Appender, LogPort
+from tidewright.watcher.appender import Appender, LogPort, WatchPosition
 from tidewright.watcher.diff import Diff
 from tidewright.watcher.kind_ownership import Heard
 from tidewright.watcher.log_time import Stamp
@@ -119,6 +119,7 @@ class Follower:
         """Objects seen that gave no fact, up to the last commit."""
         self._pace = Pace()
         self._once = Once()
+        appender.on_elsewhere = self._followed_elsewhere
 
     async def run(self) -> None:
         """Follow the kind for ever, stepping back while somebody else owns it."""
@@ -197,6 +198,11 @@ class Follower:
     def _failed(self, error: KubeError) -> None:
         self.progress.error_class = error.error_class
         if not error.retriable:
+            self.progress.settled.set()
+
+    def _followed_elsewhere(self, position: WatchPosition) -> None:
+        """Another process has the kind; its position says whether it has listed it."""
+        if position.resource_version:
             self.progress.settled.set()
 
     def _synced(self) -> None:

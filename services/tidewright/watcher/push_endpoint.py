@@ -3,9 +3,9 @@
     Content-Type: application/json        [{"metric": ..., "value": ..., "namespace": ..., "labels": {...}}]
     Content-Type: application/x-protobuf  Prometheus remote-write 1.0 or 2.0, Content-Encoding: snappy
 
-It answers when the facts are on the log: 200 (JSON) or 204 (remote-write). 400, 408, 413 and 415 name
+A watcher that does not sample passes it on (`passing_on`). It answers when the facts are on the log: 200 (JSON) or 204 (remote-write). 400, 408, 413 and 415 name
 what is wrong; 401 without a token that holds, where one is asked for, and 403 where nobody may push or
-a token is good for other namespaces; 429 and 503 (another watcher samples at the moment, or none yet)
+a token is good for other namespaces; 429 and 503 (no watcher samples yet, or none that can be reached)
 say when to try again. What is wrong with one sample keeps no other out.
 
 Only who may push is read from, and only a body that is there as a whole counts among those that wait
@@ -27,8 +27,9 @@ from tidewright.host.ports.bodies import BadBody, Bodies
 from tidewright.host.ports.tokens import EVERYTHING, Token, Tokens, challenge
 from tidewright.host.process.once import Once
 from tidewright.watcher import pushed, remotewrite
+from tidewright.watcher.passing_on import PassingOn
 from tidewright.watcher.pushed import BadPush, Refusals, Sample
-from tidewright.watcher.sampler import NotSampling, Sampler
+from tidewright.watcher.sampler import NotSampling, SampledElsewhere, Sampler
 
 PATH: Final = "/v1/metrics"
 MAX_BODY_BYTES: Final = 4 * 2**20
@@ -51,6 +52,7 @@ class Intake:
         *,
         tokens: Tokens | None = None,
         closed: str = "",
+        passing_on: PassingOn | None = None,
         registry: CollectorRegistry | None = None,
     ) -> None:
         """Take pushes for a sampler.
@@ -59,9 +61,11 @@ class Intake:
             sampler: what they are for.
             tokens: what `Authorization: Bearer` has to bring; None: nothing.
             closed: why nobody may push here; empty where somebody may.
+            passing_on: the way to the watcher that samples, where this one does not; None: there is none.
             registry: gets the counters.
         """
         self._sampler = sampler
+        self._passing_on = passing_on
         self._tokens = tokens
         self._closed = closed
         self._waiting = 0
@@ -139,6 +143,10 @@ class Intake:
                 samples = self._in_log_time(samples)
             taken = await self._sampler.push(samples, token)
         except NotSampling as error:
+            if isinstance(error, SampledElsewhere) and self._passing_on is not None:
+                answer = await self._passing_on.answer(PATH, request.headers, body)
+                if answer is not None:
+                    return answer
             later = _said(503, str(error), **{"Retry-After": "5"})
             later.force_close()  # so that the next attempt may reach the watcher that samples
             return later

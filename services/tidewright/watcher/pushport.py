@@ -8,7 +8,7 @@ answered with 403 until there is one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from tidewright.host.ports.connections import LINGERING_S, Bounds, Site
 from tidewright.host.ports.tokens import Tokens, is_loopback
 from tidewright.host.process.misconfigured import Misconfigured
 from tidewright.host.process.process import Process
+from tidewright.watcher.passing_on import PassingOn, address
 from tidewright.watcher.push_endpoint import PATH, Intake
 from tidewright.watcher.sampler import Sampler
 
@@ -63,9 +64,15 @@ class PushPort:
     """The endpoint of one watcher."""
 
     def __init__(
-        self, options: PushOptions, sampler: Sampler, process: Process, registry: CollectorRegistry | None
+        self,
+        options: PushOptions,
+        sampler: Sampler,
+        process: Process,
+        registry: CollectorRegistry | None,
+        *,
+        entries: Callable[[], Mapping[str, bytes]] = dict,
     ) -> None:
-        """Read tokens and certificate.
+        """Read tokens and certificate. `entries` gives what the members among the watchers say.
 
         Raises:
             Misconfigured: they cannot be used, or a token is needed and there is none.
@@ -90,7 +97,17 @@ class PushPort:
                 "pushes are taken without TLS: their tokens can be read on the way",
                 do="give --push-port, --push-certificate-file and --push-key-file, or have a mesh encrypt",
             )
-        self.intake = Intake(sampler, tokens=tokens, closed=closed, registry=registry)
+        self.intake = Intake(
+            sampler, tokens=tokens, closed=closed, registry=registry,
+            passing_on=PassingOn(entries, options.certificate_file if self._certificate else None),
+        )  # fmt: skip
+
+    @property
+    def address(self) -> str:
+        """Where other watchers reach it; empty while it is not known."""
+        if self.options.port is None:
+            return address(self._process.options.health_host, self._process.health.port, tls=False)
+        return address(self.options.host, self.port, tls=self._certificate is not None)
 
     @asynccontextmanager
     async def served(self) -> AsyncGenerator[None, None]:

@@ -62,6 +62,10 @@ class NotSampling(Exception):
     """This process does not sample at the moment; the message says why."""
 
 
+class SampledElsewhere(NotSampling):
+    """Another process does, or this one is only starting."""
+
+
 class Sources(msgspec.Struct, frozen=True):
     """Where to ask: the API server, or servers of their own for the metrics APIs."""
 
@@ -135,11 +139,14 @@ class Sampler:
         """Take samples that were pushed with a token; returns when what they say is on the log.
 
         Raises:
-            NotSampling: another process does, too much waits for the log, or it takes nothing at present.
+            SampledElsewhere: this process does not sample.
+            NotSampling: too much waits for the log, or it takes nothing at present.
             BadPush: there are too many.
         """
         if not self._owns:
-            raise NotSampling("another watcher samples metrics at the moment, or this one is only starting")
+            raise SampledElsewhere(
+                "another watcher samples metrics at the moment, or this one is only starting"
+            )
         if unable := self.unable():
             raise NotSampling(unable)
         if self._answers.qsize() > PUSHED_WAITING:
@@ -159,6 +166,11 @@ class Sampler:
                 f"the log did not take it within {ON_THE_LOG_WITHIN_S:g} s: push again, which does no harm"
             ) from error
         return taken
+
+    @property
+    def samples_here(self) -> bool:
+        """Whether this process samples, and takes what is pushed."""
+        return self._owns
 
     def _say(self, kind: str, fact: ObjectFact, name: str, done: asyncio.Future[None] | None = None) -> None:
         slot = self._log.slot_of(fact.namespace)

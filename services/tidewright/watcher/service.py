@@ -33,6 +33,7 @@ from tidewright.log.connection import Log
 from tidewright.log.envelope import Writer
 from tidewright.log.identity import Identity
 from tidewright.log.install import members_of
+from tidewright.watcher import passing_on
 from tidewright.watcher.appender import SERVICE, Appender
 from tidewright.watcher.clouds import INTERVAL_S as CLOUD_INTERVAL_S
 from tidewright.watcher.clouds import NODE_GROUP, CloudsWatch
@@ -227,7 +228,11 @@ class Watcher:
             hosts=Hosts(options.recommender_hosts, ours=own_namespace()),
             registry=registry,
         )
-        self.pushes = PushPort(options.push, self.sampler, process, registry) if process else None
+        self.pushes = (
+            PushPort(options.push, self.sampler, process, registry, entries=lambda: self._in_flight.entries)
+            if process
+            else None
+        )
         around = Surroundings(
             kubeconfig=options.kubeconfig,
             context=options.context,
@@ -318,9 +323,14 @@ class Watcher:
             await self._work()
 
     def _looks_at(self) -> bytes:
-        """What this process's entry among the members says: by it the actuator knows that it is told of all."""
+        """What this process's entry among the members says: by it the actuator knows that it is told of all, and other
+        watchers know where to pass pushes on to.
+        """
         looks = {lookout.INCUMBENTS: self.incumbents.looks, lookout.MODES: self._configuration.looks}
-        return lookout.entry(part for part, it_looks in looks.items() if it_looks)
+        parts = [part for part, it_looks in looks.items() if it_looks]
+        if self.pushes is not None and self.sampler.samples_here:
+            parts += passing_on.said(self.pushes.address)
+        return lookout.entry(parts)
 
     async def _work(self) -> None:
         await begins(self._log.continuity, self._in_flight, "the watcher at its start")
@@ -412,11 +422,13 @@ class Watcher:
                 progress = follower.progress
                 for name, gauge in gauges.items():
                     gauge.labels(kind.name).set(getattr(progress, name))
-                # A kind that the cluster does not have is not waited for.
-                if not progress.synced.is_set() and progress.error_class != "gone":
+                # Neither a kind that the cluster does not have is waited for, nor one that another process has.
+                elsewhere = self._appenders[kind.name].elsewhere is not None
+                if not (progress.synced.is_set() or elsewhere or progress.error_class == "gone"):
                     waiting.append(f"{kind.name} ({progress.error_class or 'listing'})")
             gauges["facts"].labels(METRIC).set(self.sampler.samples)
-            waiting += [f"cloud {name} (first poll)" for name in self.clouds.waiting]
+            if self._appenders[NODE_GROUP].elsewhere is None:
+                waiting += [f"cloud {name} (first poll)" for name in self.clouds.waiting]
             if not self.incumbents.looked.is_set() and time.monotonic() < look_until:
                 waiting.append(f"{INCUMBENT} (looking)")
             listing = f"not listed yet: {', '.join(waiting)}" if waiting else ""

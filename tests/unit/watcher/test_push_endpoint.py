@@ -31,7 +31,7 @@ from tidewright.host.process.probes import Probes
 from tidewright.host.process.process import Process, ProcessOptions
 from tidewright.log import disk
 from tidewright.log.connection import Log
-from tidewright.watcher import sampler, service
+from tidewright.watcher import passing_on, sampler, service
 from tidewright.watcher.push_endpoint import AT_ONCE, MAX_BODY_BYTES
 from tidewright.watcher.pushport import PushOptions, PushPort
 from tidewright.watcher.sampler import Sampler
@@ -98,6 +98,32 @@ async def asked_for(cluster: Cluster, tail: Tail) -> None:
     await cluster.put(WPAS, "shop", "w", spec=wpa_spec("requests"))
     await tail.until(lambda e: isinstance(e, WatermarkPodAutoscalerObserved))
     await tail.until(lambda e: isinstance(e, MetricSampled) and e.error_class == "not-found")
+
+
+async def test_a_push_that_reaches_a_watcher_which_does_not_sample_is_passed_on(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"{TOKEN} shop\n")
+    options = PushOptions(token_file=tokens)
+    async with serving(cluster, nats, tmp_path, push=options) as first:
+        await asked_for(cluster, tail)
+        async with serving(cluster, nats, tmp_path, push=options) as second:
+            for n, session in enumerate((first, second, first)):
+
+                async def pushed(session: aiohttp.ClientSession = session, value: float = n + 1.5) -> int:
+                    status, _ = await push(session, json=[{**SAMPLE, "value": value}], headers=bearer(TOKEN))
+                    return status
+
+                await until(pushed, lambda status: status == 200)
+                milli = 1000 * n + 1500
+                await tail.until(lambda e: sampled(e, milli))  # noqa: B023 - awaited here
+            status, said = await push(first, json=[{**SAMPLE, "namespace": "other"}], headers=bearer(TOKEN))
+            assert (status, said) == (
+                200,
+                {"used": 0, "unused": 1, "old": 0, "refused": 0},
+            )  # as the other one says
+            assert (await push(first, json=[SAMPLE], headers=bearer("another")))[0] == 401
 
 
 async def test_a_push_is_on_the_log_when_it_is_answered_and_ends_the_polling(
@@ -301,9 +327,10 @@ async def test_pushes_come_over_tls_and_its_certificate_is_rotated(
                     await asyncio.sleep(0.01)
 
 
-async def test_a_watcher_that_does_not_sample_sends_the_push_elsewhere(
-    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+async def test_a_watcher_that_knows_no_other_sends_the_push_elsewhere(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(passing_on, "said", lambda url: ())  # no other one says where it is
     async with serving(cluster, nats, tmp_path) as first:
         await asked_for(cluster, tail)
         async with serving(cluster, nats, tmp_path) as second:

@@ -32,6 +32,9 @@ from tidewright.events.facts import (
 )
 from tidewright.events.placement import PlacementObjectGone, PlacementObjectObserved
 from tidewright.events.spread import KindRefused
+from tidewright.host.loop import fenced
+from tidewright.host.process.health import Health
+from tidewright.host.process.process import Process, ProcessOptions
 from tidewright.log.connection import Log, Message
 from tidewright.log.reader import Reader
 from tidewright.log.subjects import ALL
@@ -285,6 +288,31 @@ async def test_a_second_watcher_takes_over_and_the_first_writes_no_more(
             await tail.until(is_pod("last"))
     names = [event.name for event in tail.events if isinstance(event, PodObserved)]
     assert len(names) == len(set(names)) == 22
+
+
+async def test_who_lost_a_kind_before_it_had_listed_it_is_ready_beside_who_has_it(
+    cluster: Cluster, nats: EmbeddedServer, log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await log.bounds() == (1, 0)
+    monkeypatch.setattr(fenced, "LOOK_S", 0.05)
+    monkeypatch.setattr(service, "INCUMBENTS_FIRST_S", 0.0)
+    kinds = ("pod",)
+    (tmp_path / "first").mkdir()
+    process = Process(ProcessOptions("watcher"), Health("watcher"))
+    async with Cluster().serving() as slow:
+        slow.answers[PODS] = lambda: refusal(500, "InternalError", "not now")
+        options = Options(
+            nats_url=nats.url, cluster="test", kubeconfig=slow.kubeconfig(tmp_path / "first"), kinds=kinds
+        )
+        first = asyncio.create_task(service.run(options, process))
+        try:
+            await until(lambda: PODS in slow.requests)  # it has taken the kind over
+            assert "pod (" in process.health.unready
+            async with watching(cluster, nats, tmp_path, kinds=kinds):
+                await until(lambda: process.health.unready, lambda why: why == "")
+        finally:
+            process.stop.set()
+            await asyncio.gather(first, return_exceptions=True)
 
 
 def wpa_spec(metric: str, kind: str = "Deployment", api_version: str = "apps/v1") -> dict[str, Any]:

@@ -303,7 +303,8 @@ class Committer:
                 await self._wait_for_room(error)
             except errors.LogUnavailable as error:
                 self.health.not_ready = str(error)
-                logger.warning("log unavailable, asking again", error=str(error))
+                if self.log.outage.is_new("whose slots are"):
+                    logger.warning("log unavailable, asking again", error=str(error))
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, RETRY_MOST_S)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from math import inf
 from typing import Generic, NoReturn, Protocol, TypeVar
 
@@ -86,6 +86,11 @@ class InFlight(asyncio.Lock):
             _log.info("the log takes messages again")
         self.problem = self._reason = ""
 
+    @property
+    def entries(self) -> Mapping[str, bytes]:
+        """What those who are there say of themselves, by their names in the bucket."""
+        return self.others.entries if isinstance(self.others, BucketMembership) else {}
+
     def is_there(self, incarnation: str) -> bool:
         """Whether a process is there, as far as can be told."""
         return self.others is not None and incarnation in self.others.members
@@ -130,7 +135,12 @@ T = TypeVar("T")
 
 
 class Part(Generic[P]):
-    """One part: its checkpoint, and the only way of its messages to the log."""
+    """One part: its checkpoint, and the only way of its messages to the log.
+
+    Attributes:
+        elsewhere: where its owner stands, as last seen, while this process stands by; None while it does not.
+        on_elsewhere: is given that each time that it is looked at.
+    """
 
     def __init__(
         self, log: LogPort, writer: Writer, subject: str, position_type: type[P], in_flight: InFlight
@@ -148,6 +158,8 @@ class Part(Generic[P]):
         self._sequence = 0
         self._count = 0
         self.position: P = position_type()
+        self.elsewhere: P | None = None
+        self.on_elsewhere: Callable[[P], None] = lambda _: None
 
     async def look(self) -> tuple[P, int]:
         """The checkpoint as it is on the log, and its sequence (0 when there is none).
@@ -257,10 +269,14 @@ class Part(Generic[P]):
         """Return when the part's owner is not there any more."""
         while True:
             recorded, sequence = await self.look()
+            if recorded.incarnation != self._writer.incarnation:
+                self.elsewhere = recorded
+                self.on_elsewhere(recorded)
             if await self._is_absent(recorded.incarnation):
                 _, now = await self.look()
                 if now == sequence:  # else another one has taken it over
                     break
+        self.elsewhere = None
         _log.info("the owner is not there, taking over", checkpoint=self._subject, owner=recorded.incarnation)
 
     async def _is_absent(self, owner: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from hashlib import blake2b
 from typing import Protocol
 
@@ -72,12 +72,18 @@ class BucketMembership:
         self._heard: dict[str, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._members: frozenset[str] = frozenset()
+        self._entries: dict[str, bytes] = {}
         self.changed = asyncio.Event()
 
     @property
     def members(self) -> frozenset[str]:
         """Who is alive, as last seen."""
         return self._members
+
+    @property
+    def entries(self) -> Mapping[str, bytes]:
+        """What the entry of each says who is alive, as last seen."""
+        return {member: self._entries[member] for member in self._members if member in self._entries}
 
     async def join(self) -> None:
         """Enter, and wait until the entry is seen to be there.
@@ -126,7 +132,7 @@ class BucketMembership:
                     self._heard = dict.fromkeys(self._heard, self._monotonic())
                     while True:
                         for record in await reader.fetch(timeout_s=HEARTBEAT_S):
-                            self._hear(record.subject[prefix:], there=bool(record.body))
+                            self._hear(record.subject[prefix:], record.body)
                         self._judge()
                         if self._member in self._members:
                             seen.set()
@@ -134,12 +140,13 @@ class BucketMembership:
                 logger.debug("membership not readable", error=str(error))
                 await asyncio.sleep(HEARTBEAT_S)
 
-    def _hear(self, name: str, *, there: bool) -> None:
+    def _hear(self, name: str, body: bytes) -> None:
         """An entry was written; or it was taken back, or expired: the marker of both has no body."""
-        if there:
-            self._heard[name] = self._monotonic()
+        if body:
+            self._heard[name], self._entries[name] = self._monotonic(), body
         else:
             self._heard.pop(name, None)
+            self._entries.pop(name, None)
 
     def _judge(self) -> None:
         now = self._monotonic()
@@ -147,6 +154,7 @@ class BucketMembership:
         if mine is None or now - mine > STALE_S:
             return  # what is not heard of may be our own deafness: keep the last view
         self._heard = {m: t for m, t in self._heard.items() if now - t <= STALE_S}
+        self._entries = {m: body for m, body in self._entries.items() if m in self._heard}
         members = frozenset(self._heard)
         if members != self._members:
             joined, departed = sorted(members - self._members), sorted(self._members - members)

@@ -75,6 +75,8 @@ class Health:
     """What a service that is ready says of itself besides: that it is in shadow."""
     halted: str = ""
     """Why it acts on nothing any more, whatever `not_ready` says; only a restart ends that."""
+    port: int = 0
+    """On which the probes are served, once they are."""
     metrics: Metrics = field(init=False)
     routes: dict[str, Handler] = field(default_factory=dict)
     """What it answers besides, by path, all methods; may be filled while it runs."""

@@ -52,6 +52,8 @@ class Probes:
         await self._runner.setup()
         await Site(self._runner, host, port, self._bounds).start()
         self.port = self._runner.addresses[0][1]
+        for health in self._of.values():
+            health.port = self.port
 
     async def stop(self) -> None:
         """Stop serving."""

@@ -57,7 +57,8 @@ class Sets:
             try:
                 await self._follow()
             except errors.LogUnavailable as error:
-                _log.warning("the log is away, reading on when it is back", error=str(error))
+                if self._log.outage.is_new("reading"):
+                    _log.warning("the log is away, reading on when it is back", error=str(error))
                 await asyncio.sleep(AWAY_S)
 
     async def _follow(self) -> None:

@@ -173,7 +173,8 @@ class Books:
                             self._take(record)
                             self.changed.set()
                 except errors.LogUnavailable as error:
-                    _log.warning("the log is away, reading on when it is back", error=str(error))
+                    if self.log.outage.is_new("reading"):
+                        _log.warning("the log is away, reading on when it is back", error=str(error))
                     await asyncio.sleep(AWAY_S)
 
     def _take(self, record: Record) -> None:
