@@ -175,7 +175,9 @@ class Reader:
             self._hidden = [(s, seq) for s, seq in self._hidden if said.get(s, 0) < seq]
         if self.held and not records:
             await asyncio.sleep(max(0.0, min(HELD_S, deadline - time.monotonic())))
-        if self._credit <= self._window // 2 and not self._to_end:
+        # Without a consumer what comes next is an answer to be waited for, which these records may do without.
+        waits = self._directly and not self.held
+        if self._credit <= self._window // 2 and not self._to_end and not waits:
             # These records are the caller's now: what fails here must not take them along.
             with contextlib.suppress(errors.LogUnavailable):
                 await self._keep_asking()

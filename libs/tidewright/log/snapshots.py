@@ -174,12 +174,17 @@ class Snapshots:
         Raises:
             LogUnavailable: the log as a whole does not answer, so that nothing can be said.
         """
-        current = (_latest(slot, version) for version in readable)
+        newest, *others = (_latest(slot, version) for version in readable)
+        snapshot = await self._trusted(newest, service, slot, readable)
+        if snapshot is not None:
+            return snapshot
         earlier = (_latest(slot, version) for version in range(readable[-1] - 1, 0, -1))
-        for name in (*current, slot, *earlier):  # up to 0.1.0 it was named by slot alone
-            snapshot = await self._trusted(name, service, slot, readable)
-            if snapshot is not None:
-                return snapshot
+        stored = await self._names(service)  # one question in place of one each
+        for name in (*others, slot, *earlier):  # up to 0.1.0 it was named by slot alone
+            if name in stored:
+                snapshot = await self._trusted(name, service, slot, readable)
+                if snapshot is not None:
+                    return snapshot
         return None
 
     async def before(
@@ -203,22 +208,22 @@ class Snapshots:
 
     async def _kept(self, service: str) -> list[tuple[str, int]]:
         """Slots and positions of the snapshots of a service that were kept."""
+        places = [name.partition("/") for name in await self._names(service)]
+        return [(place, int(position)) for place, _, position in places if position.isdigit()]
+
+    async def _names(self, service: str) -> set[str]:
+        """What the objects of a service's bucket are called; none where it is left alone."""
         if self._left_alone(service):
-            return []
-        store, kept = bucket(self._log.stream, service), list[tuple[str, int]]()
+            return set()
+        store = bucket(self._log.stream, service)
         try:
             subjects = await self._bounded(self._log.subjects_of(f"OBJ_{store}", f"$O.{store}.M.>"))
         except LogUnavailable:
             raise
         except _FAILURES as error:
             await self._leave_alone(service, error)
-            return []
-        for subject in subjects:
-            name = urlsafe_b64decode(subject.rpartition(".")[2]).decode()
-            place, _, position = name.partition("/")
-            if position.isdigit():
-                kept.append((place, int(position)))
-        return kept
+            return set()
+        return {urlsafe_b64decode(subject.rpartition(".")[2]).decode() for subject in subjects}
 
     async def oldest(
         self, service: str, slot: Slot, readable: Sequence[int], first_seq: int

@@ -6,6 +6,7 @@ first and the last are shown. How far is looked is bounded, and so is the answer
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 
@@ -44,6 +45,8 @@ ASKED_OF = frozenset(
     )
 )
 """Kinds of objects of which it is told: who scales, and who makes pods."""
+SCALERS = frozenset(("watermarkpodautoscaler",))
+"""Those that scale: what is decided about them themselves leads to no pod."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -142,16 +145,23 @@ async def _of_plan(source: Source, plan: Found, shares: Sequence[ExpectedPods], 
         if isinstance(other.event, IncreaseNodeGroup) and other.event.plan == event.plan
     ]
     nodes: dict[str, Found] = {}
-    for order in orders:
+    for order, (outcome, came) in zip(
+        orders, await asyncio.gather(*(_of_order(source, order, up_to) for order in orders)), strict=True
+    ):
         steps.append(Step("nodes were ordered", order))
-        outcome = await lookups.outcome_of(source, order)
         if outcome is not None and (not up_to or outcome.seq <= up_to):
             steps.append(Step("the order was answered", outcome))
-        nodes.update(await _nodes(source, order, up_to))
+        nodes.update(came)
     steps += _ends("node", "was ready", list(nodes.values()))
-    for share in shares[: lookups.MOST_EXPECTED]:
-        steps += _ends("pod", "had its place", await _pods(source, plan, share, nodes, up_to))
+    placed = (_pods(source, plan, share, nodes, up_to) for share in shares[: lookups.MOST_EXPECTED])
+    for pods in await asyncio.gather(*placed):
+        steps += _ends("pod", "had its place", pods)
     return steps
+
+
+async def _of_order(source: Source, order: Found, up_to: int) -> tuple[Found | None, dict[str, Found]]:
+    """What was answered to an order, and its nodes."""
+    return await asyncio.gather(lookups.outcome_of(source, order), _nodes(source, order, up_to))
 
 
 def _ends(what: str, became: str, entries: Sequence[Found]) -> list[Step]:

@@ -106,20 +106,25 @@ def explainer_of(service: Service) -> Explainer[Any] | None:
 
 def speakers(kind: str) -> list[tuple[Service, Explainer[Any]]]:
     """The services that know about objects of a kind; the others are not imported."""
-    candidates = [(service, explainer_of(service)) for service in SERVICES if kind in service.explains]
-    return [(service, explainer) for service, explainer in candidates if explainer is not None]
+    return _imported(_candidates(kind))
 
 
 async def speakers_on(source: Source, kind: str) -> list[tuple[Service, Explainer[Any]]]:
-    """Those of them that have run on a log: what the others would think of it, nobody has decided by."""
-    candidates = speakers(kind)
-    patterns = [f"{source.subjects.root}.checkpoint.*.{service.name}" for service, _ in candidates]
-    ran = (
-        {source.subjects.parse(r.subject).rest[0] for r in await source.last(patterns)}
-        if candidates
-        else set()
-    )
-    return [(service, explainer) for service, explainer in candidates if service.name in ran]
+    """Those of them that have run on a log, which alone are imported: what the others would think of it, nobody has decided by."""
+    candidates = _candidates(kind)
+    patterns = [f"{source.subjects.root}.checkpoint.*.{service.name}" for service in candidates]
+    records = await source.last(patterns) if patterns else []
+    ran = {source.subjects.parse(record.subject).rest[0] for record in records}
+    return _imported([service for service in candidates if service.name in ran])
+
+
+def _candidates(kind: str) -> list[Service]:
+    return [service for service in SERVICES if kind in service.explains]
+
+
+def _imported(services: Sequence[Service]) -> list[tuple[Service, Explainer[Any]]]:
+    speaking = [(service, explainer_of(service)) for service in services]
+    return [(service, explainer) for service, explainer in speaking if explainer is not None]
 
 
 async def explained(source: Source, asked: Reference, moment: Moment) -> Explanation:
@@ -203,21 +208,35 @@ async def _spoken(
         return explainer.concerns(event, asked) or any(explainer.concerns(event, one) for one in before)
 
     decided = await lookups.decisions(source, patterns, moment.seq, wanted, enough=EARLIER + 1)
-    why, earlier = await _latest(source, decided, service, explainer, asked)
     standing = tuple(explainer.standing(fold.state, asked, max(fold.at, moment.at)))
-    hands = await hands_on(source, about, moment.bound) if standing or why else Hands()
-    if hands.halted:
-        standing = (f"Nothing is decided: {hands.halted}.", *standing)
-    leading: Sequence[Found] = ()
-    if asked.kind in aftermath.ASKED_OF:
-        leading = [entry for entry in decided if aftermath.leads_on(entry)]
-        if not leading and len(decided) > EARLIER:  # others may be behind these
 
-            def leads(entry: Found) -> bool:
-                return wanted(entry) and aftermath.leads_on(entry)
+    async def leading() -> Sequence[Found]:
+        if asked.kind not in aftermath.ASKED_OF:
+            return []
+        among = [entry for entry in decided if aftermath.leads_on(entry)]
+        if among or len(decided) <= EARLIER:
+            return among
 
-            leading = await lookups.decisions(source, patterns, moment.seq, leads, enough=1)
-    return _Part(service.name, why, earlier, standing, bool(standing), hands, leading)
+        def leads(entry: Found) -> bool:
+            return wanted(entry) and aftermath.leads_on(entry)
+
+        # Others may be behind these, but not where only what is no scale is said.
+        behind = [
+            pattern
+            for place, pattern in zip(places, patterns, strict=False)
+            if place.kind not in aftermath.SCALERS
+        ]
+        return await lookups.decisions(source, behind, moment.seq, leads, enough=1)
+
+    async def hands() -> Hands:
+        return await hands_on(source, about, moment.bound) if standing or decided else Hands()
+
+    (why, earlier), of_hands, led = await asyncio.gather(
+        _latest(source, decided, service, explainer, asked), hands(), leading()
+    )
+    if of_hands.halted:
+        standing = (f"Nothing is decided: {of_hands.halted}.", *standing)
+    return _Part(service.name, why, earlier, standing, bool(standing), of_hands, led)
 
 
 async def _deciding_about(source: Source, asked: Reference, moment: Moment) -> set[str]:

@@ -29,7 +29,7 @@ MOST_EXPECTED = 3
 """Decisions to scale that are told of a plan which expects pods by them."""
 _ID = re.compile(rf"[a-z0-9-]+\.(?:[0-9]+|{ALL})\.[0-9]{{1,19}}\.[0-9]+")
 FIRST_STEP = 50_000
-"""Sequences that are looked back at first, and four times as many at each further try."""
+"""Sequences that are looked back at first, and more at each further try."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -96,16 +96,17 @@ async def decisions(
     while True:
         low = max(first, high - step)
         part: list[Found] = []
-        async with aclosing(source.merged(patterns, after=low - 1)) as records:
-            async for record in records:
-                if record.seq >= high and _is_behind(record, up_to, last_part=high > up_to):
-                    break
-                if (entry := decoded(record)) is not None and accepts(entry):
-                    part.append(entry)
+        if spoken := await source.narrowed(patterns, low - 1):
+            async with aclosing(source.merged(spoken, after=low - 1)) as records:
+                async for record in records:
+                    if record.seq >= high and _is_behind(record, up_to, last_part=high > up_to):
+                        break
+                    if (entry := decoded(record)) is not None and accepts(entry):
+                        part.append(entry)
         entries += reversed(part)
         if len(entries) >= enough or low <= first:
             return entries[:enough]
-        high, step = low, step * 4
+        high, step = low, step * 2
 
 
 def _is_behind(record: Record, up_to: int, *, last_part: bool) -> bool:

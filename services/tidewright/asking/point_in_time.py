@@ -7,6 +7,7 @@ that is later than it; events of the same time are told apart by their sequence.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from contextlib import aclosing
@@ -76,10 +77,12 @@ async def moment_of(
     Raises:
         BadInput: it is no time, or lies outside of what is retained: before it, or in the future.
     """
-    first, last = await source.bounds()
+    if known is None:
+        (first, last), now = await asyncio.gather(source.bounds(), end_of(source))
+    else:
+        (first, last), now = await source.bounds(), known[1]
     if last < first:
         raise BadInput(f"{source.name} is empty: nothing has been seen yet")
-    now = await end_of(source) if known is None else known[1]
     if not text:
         return Moment(last, now, end=True)
     if known is not None:

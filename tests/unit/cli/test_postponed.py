@@ -39,6 +39,21 @@ def test_explaining_an_autoscaler_imports_nothing_of_the_others() -> None:
     assert imported(source) == []
 
 
+def test_explaining_a_workload_imports_only_those_that_have_run_on_the_log() -> None:
+    source = (
+        "import asyncio\n"
+        "from tidewright.asking.explain import speakers_on\n"
+        "from tidewright.log.subjects import Subjects\n"
+        "class Quiet:\n"
+        "    subjects = Subjects('it')\n"
+        "    async def last(self, patterns):\n"
+        "        assert f'{self.subjects.root}.checkpoint.*.provisioning' in patterns\n"
+        "        return []\n"
+        "assert asyncio.run(speakers_on(Quiet(), 'deployment')) == []"
+    )
+    assert imported(source) == []
+
+
 def test_aiohttp_is_imported_when_a_part_of_it_is_asked_for() -> None:
     for use in (
         "aiohttp.ClientSession",

@@ -127,3 +127,25 @@ async def test_who_asks_for_long_hears_the_last_word(log: Log) -> None:
     assert (await source.bounds())[1] == 2
     assert [record.body for record in await source.last([pattern])] == [b"later"]
     assert [record.body for record in await source.last([pattern], 1)] == [b"0"]
+
+
+async def test_who_stops_at_the_first_answer_waits_for_no_other(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _filled(log, 600)
+    log.directly = True
+    asked: list[int] = []
+    ask = batched_get.ask
+
+    async def counted(of: Log, query: Mapping[str, Any]) -> tuple[list[Record], int]:
+        asked.append(query["seq"])
+        return await ask(of, query)
+
+    monkeypatch.setattr(batched_get, "ask", counted)
+    async with log.reader([log.subjects.everything], window=50) as reader:
+        records = reader.until_current()
+        assert [(await anext(records)).seq for _ in range(50)] == list(range(1, 51))
+        assert asked == [1]
+        assert (await anext(records)).seq == 51
+        assert asked == [1, 51]
+        await records.aclose()  # type: ignore[attr-defined]  # a generator
