@@ -60,7 +60,7 @@ CONCURRENCY = 64
 """Effects that are being applied, or wait for their next attempt."""
 REPORTS_AT_ONCE = 16
 """How many of these are object events: what changes something does not share the API server with a crowd of them."""
-REPORTS_BESIDE = 4
+REPORTS_BESIDE = 2
 """How many, beside something that changes the cluster, of those that have waited for it long enough."""
 REPORTS_REST_S, REPORTS_WITHIN_S = 0.25, 5.0
 """Object events begin when nothing was changed for so long, wall seconds, and after so long all the same: a cluster of

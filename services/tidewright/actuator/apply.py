@@ -23,6 +23,7 @@ from tidewright.actuator.allowed.pods import marked
 from tidewright.actuator.correlate import Correlator, Count, Drop, Write
 from tidewright.actuator.endpoints import Endpoints
 from tidewright.actuator.marks import TaintOfAnother
+from tidewright.actuator.nodelooks import MANY, NODES_AT_ONCE, NODES_EACH, NodeLooks
 from tidewright.actuator.requests import LeaseHeld, Mismatch
 from tidewright.actuator.resolving import Resolver
 from tidewright.actuator.verdict import Again, Closed, Done, Refused, Result
@@ -50,12 +51,8 @@ LOOKS = 5
 """How often a write that lost a race is made again on what the winner left, within one attempt."""
 LOOKED_AT_ONCE = 16
 """How many nodes of one deletion are looked at at the same time."""
-NODES_AT_ONCE = 500
-"""How many nodes are listed in one request."""
-MANY = 8
-"""So many nodes of one deletion are looked at by two lists where those are short; fewer, each by requests of its own."""
-NODES_EACH, PODS_EACH, PODS_AT_ONCE = 5, 10, 500
-"""How long such lists may be for each node that goes, and that of pods at all: longer ones cost more than they spare."""
+PODS_EACH, PODS_AT_ONCE = 10, 500
+"""How long the list of pods of nodes that go may be for each of them, and at all: a longer one costs more than it spares."""
 TIMEOUT_S = 15.0
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
@@ -122,6 +119,7 @@ class Applier:
         self._discovery = discovery
         self._wall = wall
         self._correlator = Correlator()
+        self._looks = NodeLooks()
         self._pending: dict[str, Write | Count | Drop] = {}
 
     def finished(self, effect: Effect) -> None:
@@ -396,17 +394,41 @@ class Applier:
 
     async def _mark(self, effect: MarkNode, allowance: Allowance) -> Result:
         place = await self._place(effect.target, allowance)
+        path = place.item("", effect.target.name)
 
         def change(node: JsonObject) -> bytes | None:
             desired = node_marks.marked(node, effect)
             return None if desired is None else msgspec.json.encode(desired)
 
+        async def listed(most: int) -> list[JsonObject] | None:
+            return await self._short_list("nodes", most, allowance)
+
+        copy = await self._looks.copy(effect.target.name, listed)
         try:
-            return await self._write_looking(allowance, place.item("", effect.target.name), change)
+            if copy is not None and await self._wrote(allowance, path, copy, change):
+                return Done()
+            return await self._write_looking(allowance, path, change)
         except KubeError as error:
             if error.status == 404 and not effect.present:
                 return Done(found=True)
             raise
+
+    async def _wrote(
+        self, allowance: Allowance, path: str, copy: JsonObject, change: Callable[[JsonObject], bytes | None]
+    ) -> bool:
+        """Whether an object was changed as a copy of it is to be; not where the copy says that it holds, or may not be."""
+        try:
+            body = change(copy)
+            if body is None:
+                return False
+            await self._request(allowance, "PUT", path, body)
+        except (TaintOfAnother, Mismatch):
+            return False
+        except KubeError as error:
+            if error.status != 409:
+                raise
+            return False
+        return True
 
     async def occupied(self, effect: DeleteInstances, allowance: Allowance) -> Refused | Again | None:
         """Why these instances may not be deleted; None when nothing on them would have to move.

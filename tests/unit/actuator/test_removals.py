@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from tidewright.actuator import requests, verdict
-from tidewright.actuator.apply import MANY, PODS_EACH, Allowance, Applier
+from tidewright.actuator.apply import PODS_EACH, Allowance, Applier
+from tidewright.actuator.nodelooks import MANY
 from tidewright.actuator.verdict import Again, Closed, Done, Refused, Result
 from tidewright.events.base import JsonObject, ObjectRef
 from tidewright.events.decisions import EvictPod
