@@ -122,7 +122,7 @@ class Evaluation:
         if ignored := clouds.ignored(self.state):
             self._standing("GroupSettingIgnored", f"{ignored}; each counts as not said")
         for flaw in flaws(self.state, self.index, self.now):
-            self._standing(flaw.reason, flaw.message)
+            self._standing(flaw.reason, flaw.message, flaw.event_type)
         pending_pods = pending(self.state, self.index, self.now)
         self.decisions += pending_pods.told
         self.dues += pending_pods.dues + self.expecting.dues

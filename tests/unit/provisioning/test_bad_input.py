@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.unit.provisioning.watched import Watched
+from tests.unit.provisioning.watched import OWNER, Watched
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
 from tidewright.events.config import ConfigSet
@@ -314,6 +314,58 @@ def test_a_budget_whose_selector_selects_nothing_or_cannot_be_read_is_named(
     said = " ".join(warned(cluster, "DisruptionBudgetSelector"))
     assert says in said
     assert said.startswith("PodDisruptionBudget ns/odd: spec.selector ") is bool(says)
+
+
+def test_a_budget_that_covers_no_pod_is_named_once_its_pods_had_time_to_come() -> None:
+    cluster = Watched()
+    cluster.nodes(1)
+    for name, app in (("right", "web"), ("typo", "wbe")):
+        cluster.tell(
+            p.PodDisruptionBudgetObserved(
+                at=cluster.now, namespace="ns", name=name, selector={"matchLabels": {"app": app}}, allowed=1
+            )
+        )
+    cluster.placed("p", "g0")
+    cluster.placed("q", "")
+    cluster.advance(10)
+    assert warned(cluster, "DisruptionBudgetCoversNoPod") == []
+    cluster.advance(300)
+    cluster.placed("r", "")
+    cluster.advance(10)
+    (said,) = warned(cluster, "DisruptionBudgetCoversNoPod")
+    assert said == (
+        'PodDisruptionBudget ns/typo ({"matchLabels":{"app":"wbe"}}): spec.selector matches no pod that is there: '
+        "valid are labels that pods have; it protects nothing until some have them"
+    )
+    cluster.gone("p")
+    cluster.gone("q")
+    cluster.gone("r")
+    other = cluster.shape({"cpu": 100}, labels={"app": "other"})
+    cluster.placed("s", "", shape=other)
+    cluster.advance(10)
+    assert "ns/right" in warned(cluster, "DisruptionBudgetCoversNoPod")[-1]
+
+
+def test_a_pod_whose_owner_is_gone_is_named_with_its_node_and_the_others_go_on() -> None:
+    cluster = Watched()
+    cluster.nodes(3)
+    owner = msgspec.structs.replace(OWNER, name="left")
+    cluster.placed("orphan", "g0", owners=(owner,))
+    cluster.placed("fine", "g1")
+    cluster.advance(15)
+    assert "g1" in cluster.unneeded
+    cluster.placed("q", "")
+    cluster.advance(10)
+    (said,) = warned(cluster, "PodOwnerGone")
+    assert said == (
+        "pod ns/orphan of ReplicaSet left on node g0: the controller in metadata.ownerReferences is not there, and the node "
+        "stays for the pod: valid is one that is there; where nothing needs the pod, delete it"
+    )
+    cluster.gone("orphan")
+    cluster.advance(400)
+    cluster.placed("r", "")
+    cluster.advance(10)
+    assert len(warned(cluster, "PodOwnerGone")) == 1
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,11 @@ def test_a_pod_without_a_place_keeps_its_node_and_it_is_said_which() -> None:
     cluster.advance(15)
     assert cluster.unneeded == set()
     assert cluster.state.paused["g0"].reason == "NoPlaceToMovePods"
-    assert "Its pods do not all fit on other nodes." in cluster.standing("g0")
+    says = "Its pods do not all fit on other nodes: its only pod finds no room: ns/one (asks for 0.5 cores and 1 GiB of memory); "
+    assert f"{says}g1, which is the nearest to it, has 0 cores free." in cluster.standing("g0")
+    cluster.again("g1", cluster.groups["g"].template.allocatable, unschedulable=True)
+    assert "it may be on none of the other nodes that take pods" in cluster.standing("g0")
+    cluster.again("g1", cluster.groups["g"].template.allocatable)
     cluster.gone("three")
     cluster.advance(400)
     assert len(cluster.unneeded) == 1

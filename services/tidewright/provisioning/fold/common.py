@@ -18,10 +18,12 @@ EXPECTED_LIMITED, UNREADABLE = "ExpectedPodsLimited", "PodTemplateUnreadable"
 COUNTS_IMPOSSIBLE = "PodCountsImpossible"
 OF_WORKLOADS = frozenset({EXPECTED_LIMITED, UNREADABLE, COUNTS_IMPOSSIBLE})
 """Reasons of object events on workloads that are told once, until somebody changes the workload."""
-BELOW_MINIMUM, BUDGET_SELECTS, NO_PROVIDER_ID = (
+BELOW_MINIMUM, BUDGET_SELECTS, BUDGET_COVERS, NO_PROVIDER_ID, OWNER_GONE = (
     "NodeGroupBelowMinimum",
     "DisruptionBudgetSelector",
+    "DisruptionBudgetCoversNoPod",
     "NodeWithoutProviderID",
+    "PodOwnerGone",
 )
 CLOUD_UNREADABLE = "CloudUnreadable"
 BEGINNING = "Beginning"
@@ -30,7 +32,9 @@ STANDING = frozenset(
     {
         BELOW_MINIMUM,
         BUDGET_SELECTS,
+        BUDGET_COVERS,
         NO_PROVIDER_ID,
+        OWNER_GONE,
         CLOUD_UNREADABLE,
         "GroupSettingIgnored",
         CONFIGURATION_IGNORED,

@@ -227,6 +227,11 @@ class Pass:
         self._limited = False
         self._next = 0
 
+    @property
+    def destinations(self) -> Destinations:
+        """Nodes as it has left them."""
+        return self._simulation.destinations
+
     def go_on(self, most_tries: int) -> None:
         """Try nodes until so many nodes and pods were tried since the pass began; 0: to its end."""
         self.more = False

@@ -15,6 +15,7 @@ from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.scaledown import passes
 from tidewright.provisioning.scaledown.candidates import eligible
 from tidewright.provisioning.scaledown.cards import Card
+from tidewright.provisioning.scaledown.drain.rules import CONTROLLER_NOT_FOUND
 from tidewright.provisioning.scaledown.going import timers, whole
 from tidewright.provisioning.scaledown.going.cooldown import cool_at
 from tidewright.provisioning.scaledown.scanning import (
@@ -26,11 +27,13 @@ from tidewright.provisioning.scaledown.scanning import (
     set_aside,
 )
 from tidewright.provisioning.scaledown.scene import GroupTraits, Refusal
+from tidewright.provisioning.scaledown.simulation.removal import NO_PLACE
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import Paused, State
+from tidewright.provisioning.tell import without_place
 
 PODS = {
-    "ControllerNotFound": "the controller that made it is not there: with it, or without the pod, the node could go",
+    CONTROLLER_NOT_FOUND: "the controller that made it is not there: with it, or without the pod, the node could go",
     "MinReplicasReached": "its controller has fewer replicas than min-replica-count",
     "NotReplicated": "no controller would make it anew: with one, or with the annotation "
     'cluster-autoscaler.kubernetes.io/safe-to-evict: "true", it could be moved',
@@ -56,7 +59,7 @@ NODES = {
     eligible.UNREADY_DISABLED: "It is not ready, and scale-down-unready-enabled is false.",
     eligible.SHARED: "Another node has its spec.providerID, too: which of them the instance is, is not known, and neither is removed before one is gone.",
     eligible.UNEXPECTED: "How much of it is used cannot be told: it does not say what it has, or the watcher is of before.",
-    "NoPlaceToMovePods": "Its pods do not all fit on other nodes.",
+    NO_PLACE: "Its pods do not all fit on other nodes.",
     timers.LIMIT: "Without it the cluster would be below cores-total, memory-total or gpu-total.",
     whole.ATOMIC_FAILED: "Its group goes as a whole, and other nodes of it stay.",
     passes.DELAYED: "Nodes of its group came or went just now (scale-down-delay-type-local).",
@@ -145,6 +148,8 @@ def _needed(state: State, index: Index, name: str, card: Card) -> list[str]:
         return [NODES.get(card.reason, f"It stays: {card.reason}.")]
     if paused is not None and paused.holds(state.scan, state.now):
         said = refusal_sentence(Refusal(paused.reason, paused.pod, paused.pod_reason))
+        if paused.reason == NO_PLACE and (which := without_place.of_node(state, index, name)):
+            said = f"{said.removesuffix('.')}: {which}"
         return [f"{said} {_again(state, paused)}"]
     group = state.groups.get(card.node.group)
     if group is not None and group.target <= group.min_size:

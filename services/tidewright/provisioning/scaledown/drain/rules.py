@@ -24,6 +24,7 @@ REPLICATED = frozenset({"ReplicationController", "Job", "ReplicaSet", "StatefulS
 KUBE_SYSTEM = "kube-system"
 
 BLOCKED_BY_POD = "BlockedByPod"
+CONTROLLER_NOT_FOUND = "ControllerNotFound"
 HELD_BACK = "HeldBack"
 """Of a pod in a namespace in which nothing is done: it could not be evicted."""
 UNKNOWN = "UnexpectedError"
@@ -145,7 +146,7 @@ def _owner_problem(pod: Resident, settings: Settings, owners: Owners) -> str:
         return ""
     replicas = owners.replicas(owner.kind, pod.namespace, owner.name)
     if replicas is None:
-        return "ControllerNotFound"
+        return CONTROLLER_NOT_FOUND
     counted = owner.kind in ("ReplicationController", "ReplicaSet")
     return "MinReplicasReached" if counted and replicas < settings.min_replicas else ""
 
