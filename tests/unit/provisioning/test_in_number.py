@@ -18,6 +18,8 @@ from tidewright.provisioning.tell.sentences import because, sentence
         ("11 pods of 21 shapes are waiting", "11 pods of 21 shapes are waiting"),
         ("at 0.1 nodes, g-1 pods, 3:1 nodes", "at 0.1 nodes, g-1 pods, 3:1 nodes"),
         ("1 pods of 1 shapes are waiting", "1 pod of 1 shape is waiting"),
+        ("8 pods of 1 shapes are waiting", "8 pods of 1 shape are waiting"),
+        ("11 pods of 1 shapes are waiting", "11 pods of 1 shape are waiting"),
     ],
 )
 def test_a_sentence_about_one_is_in_the_singular(written: str, read: str) -> None:
@@ -27,3 +29,8 @@ def test_a_sentence_about_one_is_in_the_singular(written: str, read: str) -> Non
 def test_numbers_above_one_stay_as_they_are() -> None:
     told = sentence(because("PodsFitElsewhere", pods=12, nodes=2, places="a (10), b (2)"))
     assert in_number(told) == told
+
+
+def test_what_is_held_back_is_a_sentence_like_the_others_which_who_tells_it_ends() -> None:
+    told = sentence(because("HeldBack", mode="dry-run", why="another autoscaler is at work"))
+    assert told == "Nothing of it is done (dry run): another autoscaler is at work"

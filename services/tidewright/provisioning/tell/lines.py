@@ -143,7 +143,8 @@ def _order(event: Event) -> str:
             return f"delete {_many(len(event.instances), 'instance')}: {_named(names or event.instances)}{_dry(event.dry_run)}"
         case p.MarkNode():
             what = f"taint {event.key}" + (" and the cordon" if event.cordon else "")
-            return f"{'set' if event.present else 'take off'} our {what}{_dry(event.dry_run)}"
+            how = f"set our {what} on" if event.present else f"take our {what} off"
+            return f"{how} {event.target.name}{_dry(event.dry_run)}"
         case p.CreateNodeGroup():
             where = f" in {event.zone}" if event.zone else ""
             return f"make the group of machine type {event.machine_type}{where}, of at most {event.max_size} nodes"

@@ -120,7 +120,7 @@ def because(rule: str, **values: Scalar) -> Because:
 def sentence(reason: Because) -> str:
     """A rule application in words; one of a newer version reads as its name and values."""
     if reason.rule == HELD_BACK:
-        return held_back(reason.values)
+        return held_back(reason.values).removesuffix(".")  # like the others: who tells it ends it
     text = _SENTENCES.get(reason.rule)
     if text is not None:
         try:
