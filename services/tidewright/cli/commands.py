@@ -126,6 +126,13 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
+        "traces", "tidewright.cli.traces:traces", ASKING, "One trace from each fact to what came of it, for OpenTelemetry.",
+        (
+            ("tidewright traces --follow --to http://collector:4318/v1/traces --cluster prod", "on and on, to a collector"),
+            ("tidewright traces --since 15m -n shop", "lately, as JSON"),
+        ),
+    ),
+    Command(
         "explain", "tidewright.cli.explain:explain", ASKING,
         "What was decided and why, what came of it, and why nothing else happens.",
         (
