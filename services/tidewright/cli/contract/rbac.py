@@ -9,6 +9,7 @@ from collections import defaultdict
 from typing import Any, TypeAlias
 
 from tidewright.asking.services import Role, Service
+from tidewright.kube.customworkloads import WHITELIST_CONFIG_MAP
 from tidewright.kube.kinds import KINDS
 from tidewright.watcher.incumbents.rivals import LOOKS
 from tidewright.watcher.served import LOOK as SERVED
@@ -37,8 +38,14 @@ def _watcher() -> list[Rule]:
         rule("*", ["*/scale"], "get"),
         rule("external.metrics.k8s.io", ["*"], "get", "list"),
         rule("metrics.k8s.io", ["pods"], "get", "list"),
-        # The priorities of node groups, where Cluster Autoscaler's users have them.
-        rule("", ["configmaps"], "list", "watch", names=["cluster-autoscaler-priority-expander"]),
+        # The priorities of node groups, where Cluster Autoscaler's users have them, and the kinds that OpenKruise's name as workloads.
+        rule(
+            "",
+            ["configmaps"],
+            "list",
+            "watch",
+            names=["cluster-autoscaler-priority-expander", WHITELIST_CONFIG_MAP],
+        ),
         # Whether another controller is at the work of one of our services, or is served the groups of our clouds.
         *_incumbents(),
         # Whose log this is: the uid of kube-system.
