@@ -9,7 +9,14 @@ from uuid import uuid4
 import msgspec
 
 from tidewright.log import errors
-from tidewright.log.envelope import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE, EXPECTED, MAX_BATCH
+from tidewright.log.envelope import (
+    BATCH_COMMIT,
+    BATCH_ID,
+    BATCH_SEQUENCE,
+    EXPECTED,
+    EXPECTED_OF,
+    MAX_BATCH,
+)
 from tidewright.log.identity import shown
 from tidewright.log.partial_batches import Torn
 from tidewright.log.refusals import FULL
@@ -30,12 +37,15 @@ class Message(msgspec.Struct, frozen=True):
     Attributes:
         expect_last: sequence that the last message of this subject must have; 0 for "none yet",
             None for no expectation. In a batch, only the first message of a subject may have one.
+        expect_of: the subject whose last message is meant; empty for its own. Not in a batch, and not on a
+            signed log: the signature does not say it.
     """
 
     subject: str
     body: bytes
     headers: Mapping[str, str] | None = None
     expect_last: int | None = None
+    expect_of: str = ""
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -118,6 +128,8 @@ class Appends:
             headers = dict(message.headers or {})
             if message.expect_last is not None:
                 headers[EXPECTED] = str(message.expect_last)
+            if message.expect_of:
+                headers[EXPECTED_OF] = message.expect_of
             prepared.append((message.subject, message.body, headers))
         if self.signer is not None:
             self.signer.sign(prepared)
@@ -138,9 +150,10 @@ class Appends:
         adjusted: list[Message] = []
         for message in messages:
             if message.expect_last is not None:
-                stored = await self._last_stored(message.subject)
+                subject = message.expect_of or message.subject
+                stored = await self._last_stored(subject)
                 if (seq := stored.seq if stored else 0) != message.expect_last:
-                    last = await self._log.last(message.subject)
+                    last = await self._log.last(subject)
                     if (last.seq if last else 0) != message.expect_last:
                         return None
                     message = msgspec.structs.replace(message, expect_last=seq)

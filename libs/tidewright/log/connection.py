@@ -366,6 +366,15 @@ class Log(Bus):
         """
         return await self._appends.commit(messages)
 
+    @property
+    def one_by_one(self) -> bool:
+        """Whether a few messages are sooner appended one after the other than as a batch.
+
+        With one replica the server makes a store of its own for each batch, in files. A signature holds for a commit, and
+        does not say what a message expects of another subject.
+        """
+        return self.replicas == 1 and self._appends.signer is None
+
     async def settled(self) -> None:
         """Return when an append whose answer was lost is on the log as a whole, or not at all.
 

@@ -26,6 +26,7 @@ SCHEDULER = "Nats-Scheduler"
 SCHEDULE = "Nats-Schedule"
 EXPECTED_STREAM = "Nats-Expected-Stream"
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+EXPECTED_OF = "Nats-Expected-Last-Subject-Sequence-Subject"
 BATCH_ID, BATCH_SEQUENCE, BATCH_COMMIT = "Nats-Batch-Id", "Nats-Batch-Sequence", "Nats-Batch-Commit"
 MAX_BATCH = 1000
 """Messages in one atomic batch; the server's limit."""

@@ -49,7 +49,7 @@ from tidewright.host.process.health import Health
 from tidewright.log import errors
 from tidewright.log.clock import Clock
 from tidewright.log.connection import Log, Message
-from tidewright.log.envelope import MAX_BATCH, TRACEPARENT, Writer
+from tidewright.log.envelope import CAUSE_SEQ, MAX_BATCH, TRACEPARENT, Writer
 from tidewright.log.reader import Record
 from tidewright.log.subjects import ALL, Parsed
 
@@ -81,6 +81,8 @@ READ_AGAIN = 50_000
 """Sequences without an effect after which the position moves on all the same: a restart would look through them again."""
 READ_AHEAD = 5_000
 """Decisions without an outcome beyond which no more are read."""
+FEW = 8
+"""Outcomes that are appended one by one where a batch costs as much as more of them."""
 CUT_SHORT = Lost(
     ANSWER_LOST,
     "the actuator ended while a request for it was under way; whether it was done is not known, and its cloud adds what it"
@@ -183,11 +185,12 @@ class Actuator:
             finding.cancel()
 
     async def _own(self) -> None:
-        position = await self._part.claim()
+        position = await self._part.claim(ActPosition.seen)
         async for attempt in attempts(self._in_flight):
             with attempt:  # a log that lost its beginning has nothing to begin anew from
                 await self._log.continuity.require(position.position, "the actuator's checkpoint")
-        self._reset(position)
+        apart = await self._recorded(position.apart)
+        self._reset(msgspec.structs.replace(position, done=tuple(sorted({*position.done, *apart}))))
         if position.incarnation not in ("", self._writer.incarnation):
             await asyncio.sleep(OWNED_S)
         _log.info("acting", at_most=self._options.mode, position=position.position, qps=self._options.qps)
@@ -516,15 +519,15 @@ class Actuator:
             for job, _ in group:
                 self._ledger.finish(job.seq)
             began = time.monotonic()
-            await self._part.commit(
-                messages,
-                ActPosition(
-                    at=self._at,
-                    position=self._ledger.position,
-                    done=self._ledger.done,
-                    begun=self._ledger.begun,
-                ),
+            position = ActPosition(
+                at=self._at,
+                position=self._ledger.position,
+                done=self._ledger.done,
+                begun=self._ledger.begun,
             )
+            if 0 < len(messages) <= FEW and self._log.one_by_one:
+                messages = await self._one_by_one(messages)
+            await self._part.commit(messages, position)
             self._owned_at = max(self._owned_at, began)
             for recorded in begun:
                 if not recorded.done():  # whoever waited may have been cancelled
@@ -533,6 +536,36 @@ class Actuator:
                 self._count(job, outcome)
             if self._ledger.open < READ_AHEAD:
                 self._room.set()
+
+    async def _one_by_one(self, messages: list[Message]) -> list[Message]:
+        """Append outcomes before the checkpoint that covers them; those that are left to be committed with it.
+
+        Each is taken only while the checkpoint is ours, and whoever claims it finds what it does not cover.
+        """
+        since = self._part.sequence
+        for place, message in enumerate(messages):
+            try:
+                await self._part.append(message)
+            except (errors.Conflict, errors.StoreFull):
+                return messages[place:]  # nothing of it is there, and a commit finds out why
+            except errors.LogUnavailable:
+                # Behind another checkpoint it does not come any more: what is there by then is all.
+                await self._part.commit([], self._part.position.seen(since))
+                there = await self._recorded(since)
+                return [it for it in messages[place:] if int((it.headers or {})[CAUSE_SEQ]) not in there]
+        return []
+
+    async def _recorded(self, after: int) -> set[int]:
+        """The decisions whose outcomes lie behind a sequence."""
+        subject = f"{self._log.subjects.root}.outcome.>"
+        found: set[int] = set()
+        async for attempt in attempts(self._in_flight):
+            with attempt:
+                async with self._log.reader([subject], after=after) as reader:
+                    async for record in reader.until_current():
+                        cause = record.headers.get(CAUSE_SEQ, "")
+                        found |= {int(cause)} if cause.isdecimal() else set()
+        return found
 
     def _message(self, job: Job, outcome: Outcome) -> Message:
         self._at = max(self._at, self._clock.now(), job.effect.at)

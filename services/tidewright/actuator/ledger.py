@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
+import msgspec
+
 from tidewright.host.loop import fenced
 
 
@@ -19,11 +21,18 @@ class ActPosition(fenced.Position, frozen=True, kw_only=True, tag="checkpoint.ac
         position: every effect up to this sequence has its outcome.
         done: sequences beyond it that have theirs, ascending.
         begun: sequences beyond it for which a request may have been made that must not be made twice, ascending.
+        apart: where to begin to look for outcomes that are on the log and not named here; 0: there are none before
+            this checkpoint, so that those behind it are the only ones.
     """
 
     position: int = 0
     done: tuple[int, ...] = ()
     begun: tuple[int, ...] = ()
+    apart: int = 0
+
+    def seen(self, sequence: int) -> ActPosition:
+        """As it is taken over by who found it at this sequence: what was appended behind it is still to be looked for."""
+        return msgspec.structs.replace(self, apart=self.apart or sequence)
 
 
 class Ledger:

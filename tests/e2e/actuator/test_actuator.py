@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ from tests.waiting import until
 from tidewright.actuator.acting import Actuator
 from tidewright.actuator.apply import Applier
 from tidewright.actuator.ledger import ActPosition
-from tidewright.actuator.options import Mode, Options
+from tidewright.actuator.options import SERVICE, Mode, Options
 from tidewright.actuator.requests import DECISION
 from tidewright.events import registry
 from tidewright.events.acting import INCUMBENT, MODES
@@ -36,11 +36,14 @@ from tidewright.events.decisions import (
 from tidewright.events.endpoints import ForgetEndpoint
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.outcomes import Applied, Failed, Rejected, Superseded
+from tidewright.host.loop.fenced import InFlight, Part
 from tidewright.host.webhook.certificates import make
 from tidewright.kube.client import Kube, Response
 from tidewright.kube.discovery import Discovery
 from tidewright.kube.errors import KubeError
-from tidewright.log.connection import Log, Message
+from tidewright.log.connection import Committed, Log, Message
+from tidewright.log.envelope import CAUSE_SEQ, Writer
+from tidewright.log.errors import Conflict, LogUnavailable
 from tidewright.log.subjects import ALL
 from tidewright.sim.api.server import ApiServer
 
@@ -416,6 +419,71 @@ async def test_a_lost_answer_is_found_to_have_been_obeyed(bench: Bench) -> None:
     assert isinstance(outcome, Applied)
     assert outcome.found
     assert len(bench.kube.writes()) == 1
+
+
+async def test_an_outcome_that_no_checkpoint_covers_is_found_by_who_takes_over(
+    bench: Bench, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process ends between the two; and the next one, before it has committed anything."""
+    written = asyncio.Event()
+
+    async def ends(*_: object) -> None:
+        written.set()
+        await asyncio.Event().wait()
+
+    async with bench.acting() as first:
+        await until(lambda: first._part.sequence)
+        monkeypatch.setattr(first._part, "commit", ends)
+        await bench.decide(scale(5, decision="one"))
+        async with asyncio.timeout(30):
+            await written.wait()
+    for _ in range(2):
+        async with bench.acting() as next_one:
+            await until(lambda: next_one._ledger.position > 0)
+    async with bench.acting():
+        await bench.decide(scale(6, 5, decision="two"))
+        one, two = await bench.outcomes(2)
+    assert (one.decision, two.decision) == ("one", "two")
+    assert isinstance(two, Applied)
+    assert [path for _, path in bench.kube.writes()] == [f"{DEPLOYMENTS}/web/scale"] * 2
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_an_outcome_whose_append_had_no_answer_is_there_once(
+    bench: Bench, log: Log, monkeypatch: pytest.MonkeyPatch, stored: bool
+) -> None:
+    commit, lost = log.commit, asyncio.Event()
+
+    async def loses(messages: Sequence[Message]) -> Committed:
+        if messages[0].expect_of and not lost.is_set():
+            lost.set()
+            if stored:
+                await commit(messages)
+            raise LogUnavailable("no answer")
+        return await commit(messages)
+
+    monkeypatch.setattr(log, "commit", loses)
+    async with bench.acting() as actuator:
+        await bench.decide(scale(5, decision="one"))
+        (one,) = await bench.outcomes(1)
+        await bench.decide(scale(6, 5, decision="two"))
+        (two,) = await bench.outcomes(1)
+        await until(lambda: actuator._part.position.position > 1)
+        assert actuator._part.position.apart == 0
+    assert lost.is_set()
+    assert (one.decision, two.decision) == ("one", "two")
+    assert len(bench.kube.writes()) == 2
+
+
+async def test_who_was_taken_over_appends_no_outcome(bench: Bench, log: Log) -> None:
+    subject = log.subjects.checkpoint(ALL, SERVICE)
+    old, new = (Part(log, Writer(SERVICE), subject, ActPosition, InFlight()) for _ in range(2))
+    await old.claim(ActPosition.seen)
+    await new.claim(ActPosition.seen)
+    outcome = Message(log.subjects.outcome(0, "deployment", "shop", "web"), b"{}", {CAUSE_SEQ: "1"})
+    with pytest.raises(Conflict):
+        await old.append(outcome)
+    await new.append(outcome)
 
 
 async def test_a_patch_is_marked_conditional_and_found_again(bench: Bench) -> None:

@@ -182,14 +182,17 @@ class Part(Generic[P]):
         self._doubt.settle()
         return (checkpoints.sound(record, self._decoder), seq) if record is not None else (self._type(), 0)
 
-    async def claim(self) -> P:
+    async def claim(self, seen: Callable[[P, int], P] = lambda position, _: position) -> P:
         """Take the part over from whoever had it, and return where it stands.
+
+        `seen` is given the checkpoint as it was found and its sequence, and says what of it goes on.
 
         Raises:
             Fenced: somebody else did so at the same time.
             Unsound: it stands nowhere that can be gone on from.
         """
-        recorded, self._sequence = await self.look()
+        found, self._sequence = await self.look()
+        recorded = seen(found, self._sequence)
         self.position = msgspec.structs.replace(recorded, epoch=recorded.epoch + 1)
         await self.commit([], self.position)
         self._owns = True
@@ -230,6 +233,28 @@ class Part(Generic[P]):
                 self._in_flight.settled(appended=True)
         self.position = written
         self._committed_at = asyncio.get_running_loop().time()
+
+    async def append(self, message: Message) -> None:
+        """Append one message outside of a commit, if the part is this process's still.
+
+        The checkpoint does not cover it: the next one has to, and whoever claims the part has to look for it.
+
+        Raises:
+            Conflict, StoreFull: it was refused.
+            LogUnavailable: it may be there, or come yet, but not behind another checkpoint.
+            Unsound: the log is another than before.
+        """
+        if self._in_flight.lost:
+            raise Unsound(self._in_flight.lost)
+        async with self._in_flight:
+            await self._log.commit(
+                [msgspec.structs.replace(message, expect_last=self._sequence, expect_of=self._subject)]
+            )
+
+    @property
+    def sequence(self) -> int:
+        """Of the checkpoint as it was written last."""
+        return self._sequence
 
     @property
     def renewal_in_s(self) -> float:
