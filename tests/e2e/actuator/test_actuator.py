@@ -480,7 +480,9 @@ async def test_who_was_taken_over_appends_no_outcome(bench: Bench, log: Log) -> 
     old, new = (Part(log, Writer(SERVICE), subject, ActPosition, InFlight()) for _ in range(2))
     await old.claim(ActPosition.seen)
     await new.claim(ActPosition.seen)
-    outcome = Message(log.subjects.outcome(0, "deployment", "shop", "web"), b"{}", {CAUSE_SEQ: "1"})
+    outcome = Message(
+        log.subjects.outcome(log.slot_of("shop"), "deployment", "shop", "web"), b"{}", {CAUSE_SEQ: "1"}
+    )
     with pytest.raises(Conflict):
         await old.append(outcome)
     await new.append(outcome)
