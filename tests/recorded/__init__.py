@@ -2,6 +2,7 @@
 
 chaos.twlog     an exported log of six workloads, spreads, ShardSets, fleets and requests for capacity, as the chaos
                 run records it while services are killed
+forecasts.twlog  an exported log of two autoscalers with forecasts over five days (`forecasting` records it)
 decisions.json  decisions per service and type on it
 inputs.json     what each decider followed then, and in every version since that was given out
 snapshots/      `<service>-v<N>.json`: the states at its end, as the version with state version N stored them

@@ -23,6 +23,7 @@ from tidewright.log.snapshots import Snapshot
 
 HERE = Path(__file__).parent
 RECORDED, SNAPSHOTS = HERE / "chaos.twlog", HERE / "snapshots"
+FORECASTS = HERE / "forecasts.twlog"
 DECISIONS, INPUTS = HERE / "decisions.json", HERE / "inputs.json"
 
 SERVICES: tuple[Service, ...] = deciders(())

@@ -23,7 +23,9 @@ EVERY_S = 86400
 """What is known is recorded once a day."""
 INVALID, STANDING = "InvalidForecast", "Forecast"
 """Reasons of object events."""
+UNMEASURED = "Unmeasured"
 STANDINGS = {
+    UNMEASURED: "the forecast takes no part: nothing was measured of the object's metrics since it was asked for",
     LEARNING: "the forecast takes no part yet: it is learning",
     OFTEN_WRONG: "the forecast is muted: its upper bound held less often than its confidence asks for",
     NO_RHYTHM: "the forecast is muted: it is no better than the values of now, there is no rhythm in the load",
@@ -141,4 +143,4 @@ def messages(scaler: Autoscaler, policy: Policy) -> Iterator[Message]:
 def standing(forecast: Forecast) -> str:
     """Why forecasts of an object take no part; empty when those of a metric do."""
     mutes = [season.mute(known, forecast.confidence) for known in forecast.seasons.values() if known.unit]
-    return "" if "" in mutes else mutes[0] if mutes else LEARNING
+    return "" if "" in mutes else mutes[0] if mutes else UNMEASURED
