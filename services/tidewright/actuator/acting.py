@@ -1,6 +1,6 @@
 """The work of the actuator: read decisions, dispatch under the budget, commit outcomes.
 
-    read --Plan--> dispatch --tasks--> outcomes --batches, with the checkpoint--> log
+    read --Plan--> dispatch --tasks--> outcomes --the checkpoint with them, or behind them--> log
 
 A crash between a write and its outcome makes the write again, and finds it done. A process that is
 fenced drops its plan and stands by.
