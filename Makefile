@@ -85,7 +85,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
   --no-emit-find-links --no-annotate --no-header
 lock: $(READY)  ## resolve the dependencies anew and lock them by hash
 	@$(COMPILE) --extra dev pyproject.toml -o requirements.lock
-	@$(COMPILE) --constraints requirements.lock --extra console pyproject.toml -o deploy/requirements.lock
+	@$(COMPILE) --constraints requirements.lock --extra aws --extra console --extra grpc --extra traces pyproject.toml -o deploy/requirements.lock
 	@$(COMPILE) --constraints requirements.lock deploy/embedded/requirements.in -o deploy/embedded/requirements.lock
 
 clean:  ## everything that a target made: the environment, caches, build/

@@ -273,6 +273,7 @@ def test_the_images_are_names_and_the_base_can_be_chosen() -> None:
     lines = (ROOT / "deploy" / "Dockerfile").read_text().splitlines()
     assert [line for line in lines if line.startswith("FROM")] == [
         "FROM ${BASE} AS dependencies",
+        "FROM dependencies AS embedded-dependencies",
         "FROM ${BASE} AS source",
         "FROM ${BASE} AS services",
         "FROM services AS embedded",
@@ -280,6 +281,14 @@ def test_the_images_are_names_and_the_base_can_be_chosen() -> None:
     ]
     for found in COMPOSE.values():
         assert "/" not in found["image"]
+
+
+def test_the_image_brings_what_the_chart_offers() -> None:
+    """Buckets for the archive, each kind of cloud, the console, and traces."""
+    locked = {
+        line.partition("==")[0] for line in (ROOT / "deploy" / "requirements.lock").read_text().splitlines()
+    }
+    assert {"aiobotocore", "grpcio", "protobuf", "jinja2", "opentelemetry-sdk"} <= locked
 
 
 def test_the_instructions_make_a_password_for_every_user_of_the_bus() -> None:
