@@ -235,11 +235,18 @@ def altered(**members: Any) -> dict[str, Any]:
         ({"shop/wpa": {"lead_s": 600, "confidence": 0.5, "colour": 1}}, "unknown field `colour`"),
         ({"shop/wpa": {"lead_s": 600}}, "missing required field `confidence`"),
         ({"shop/wpa": altered(day=[1, 2])}, f"shop/wpa: {RPS}: day: 2 values, 96 are needed"),
-        ({"shop/wpa": altered(unit=0)}, "unit=0: above 0 is needed"),
+        ({"shop/wpa": altered(unit=0)}, "unit=0: from 1 to"),
         ({"shop/wpa": altered(at=-5)}, "at=-5.0: seconds since 1970 are needed"),
         ({"shop/wpa": altered(at=float("nan"))}, "at=nan: seconds since 1970 are needed"),
         ({"shop/wpa": altered(began=10**9)}, "in this order, and none after `at`"),
-        ({"shop/wpa": altered(count=0)}, "count=0: 1 or more is needed"),
+        ({"shop/wpa": altered(unit=2**62)}, f"unit={2**62}: from 1 to"),
+        ({"shop/wpa": altered(count=2**70)}, f"count: {2**70}, from 1 to"),
+        ({"shop/wpa": altered(closed=-(2**70))}, "in this order, and none after `at`"),
+        ({"shop/wpa": altered(usual=[2**53] * 24)}, "usual: 9007199254740992, from 0 to 32768"),
+        ({"shop/wpa": altered(issued=[[1, [2**70] * 5, 1, 1, 1, 1, 1]])}, "issued, came: "),
+        ({"shop/wpa": model(days=1) | {"lead_s": 0}}, "shop/wpa: lead_s=0.0, confidence=0.9: "),
+        ({5: 6, "shop/wpa": 7}, "5: Expected `object`, got `int`"),
+        ({"shop/wpa": altered(count=0)}, "count: 0, from 1 to"),
         ({"shop/wpa": altered(weights=[float("inf")] * 5)}, "weights: inf"),
         ({"shop/wpa": altered(bins=[-1] * 48)}, "bins: -1, from 0"),
     ],
@@ -254,11 +261,36 @@ def test_a_model_that_cannot_be_used_is_told_and_the_others_are_used(given: Any,
         assert (list(both.forecast_models), both.strict) == (["a/b"], True)
 
 
-def test_sums_that_somebody_has_edited_stop_nothing() -> None:
-    given = altered(moments=[0, 2**53, -(2**53)] * 5, with_load=[2**53] * 5)
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"moments": [0, 2**53, -(2**53)] * 5, "with_load": [2**53] * 5},
+        {
+            "unit": 2**44, "day": [8 * season.STEPS] * 96, "week": [8 * season.STEPS] * 168, "usual": [8 * season.STEPS] * 24,
+            "weights": [1e6] * 5, "load": 8 * season.STEPS, "level": 8.0 * season.STEPS, "bins": [0] * 47 + [2**53],
+            "total": 2**53, "judged": 2**53, "missed": [0, 2**53, 2**53, 2**53], "covered": 2**53,
+        },
+    ],
+)  # fmt: skip
+def test_figures_that_somebody_has_edited_stop_nothing(members: dict[str, Any]) -> None:
+    given = altered(**members)
     made = world(20 * DAY_S, asks=ASKED, forecast_models={f"{NS}/wpa": given})
     run(made, 20 * DAY_S + EVERY_S, 22 * DAY_S)
-    assert made.object().forecast is not None
+    forecast = made.object().forecast
+    assert forecast is not None
+    assert forecast.seasons[RPS].unit
+    assert msgspec.json.encode(made.fold.state)
+
+
+def test_a_selected_object_without_metrics_is_left_alone() -> None:
+    made = Begun(status_interval_s=1e18, forecast=ASKED, forecast_selector="")
+    recommender = {"name": "r", "url": "http://r.shop.svc", "lowWatermark": "0.5", "highWatermark": "0.7"}
+    members = {**MEMBERS, "recommender": recommender}
+    bare = {**spec(**members), "metrics": []}
+    given = made.feed(wpa(1.0, spec=bare, labels={}), workload(1.0, 2))
+    assert made.object().rules is not None
+    assert not [d for d in of(given, RecordObjectEvent) if "orecast" in d.reason]
+    assert not of(given, RecordForecast)
 
 
 def test_more_models_than_a_configuration_may_have_are_told() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from tidewright.autoscaler.forecast import season
-from tidewright.autoscaler.forecast.asked import Asked
+from tidewright.autoscaler.forecast.asked import MOST_LEAD_S, Asked
 from tidewright.autoscaler.forecast.season import Season
 from tidewright.events.base import JsonObject
 
@@ -43,7 +43,8 @@ def models(given: object) -> tuple[dict[str, Model], list[str]]:
         return {}, ["write what `tidewright forecast learn` writes, a model per namespace/name"]
     found: dict[str, Model] = {}
     wrong: list[str] = []
-    for name, value in sorted(given.items()):
+    for name in sorted(given, key=str):
+        value = given[name]
         if len(found) >= MOST_MODELS:
             wrong.append(f"{name}: more than {MOST_MODELS} models, which is the most")
             break
@@ -51,6 +52,11 @@ def models(given: object) -> tuple[dict[str, Model], list[str]]:
             model = msgspec.convert(value, Model)
         except msgspec.ValidationError as error:
             wrong.append(f"{name}: {error}")
+            continue
+        if not (0 < model.lead_s <= MOST_LEAD_S and 0 < model.confidence < 1):
+            wrong.append(
+                f"{name}: lead_s={model.lead_s}, confidence={model.confidence}: up to {MOST_LEAD_S} and below 1, both above 0, are possible"
+            )
             continue
         problems = [
             f"{name}: {digest}: {text}"
@@ -60,7 +66,7 @@ def models(given: object) -> tuple[dict[str, Model], list[str]]:
         if problems:
             wrong += problems
         else:
-            found[name] = model
+            found[str(name)] = model
     return found, wrong
 
 

@@ -463,38 +463,44 @@ def moved(season: Season, until: float) -> Season:
     return copy
 
 
-_MOST = 2**53
+_MOST, _MOST_STEPS, _MOST_UNIT, _MOST_WEIGHT = 2**53, 8 * STEPS, 2**44, 1_000_000
+"""With these whatever is worked out of a season fits into the 64 bits that a log has for an integer."""
 _LATEST = 253_402_300_800  # the year 10000
 
 
 def problem(season: Season) -> str:
     """What is wrong with a season that was not folded here; empty where nothing is."""
-    if not 0 < season.unit < 2**63:
-        return f"unit={season.unit}: above 0 is needed"
+    if not 0 < season.unit <= _MOST_UNIT:
+        return f"unit={season.unit}: from 1 to {_MOST_UNIT} is possible"
+    if season.issued or season.came is not None:
+        return "issued, came: what waits or was judged elsewhere says nothing here, leave both out"
     if not 0 <= season.at < _LATEST:
         return f"at={season.at}: seconds since 1970 are needed"
-    if not 0 <= season.began <= season.bucket <= int(season.at // BUCKET_S) or season.closed > season.bucket:
+    if (
+        not 0 <= season.began <= season.bucket <= int(season.at // BUCKET_S)
+        or not -1 <= season.closed <= season.bucket
+    ):
         return f"began={season.began}, closed={season.closed}, bucket={season.bucket}: in this order, and none after `at`"
-    if season.count < 1:
-        return f"count={season.count}: 1 or more is needed"
-    lists: tuple[tuple[str, Sequence[float], int, int], ...] = (
-        ("day", season.day, DAY, -1),
-        ("week", season.week, WEEK, -_MOST),
-        ("off", season.off, len(SPANS_S), -_MOST),
-        ("moments", season.moments, TERMS * (TERMS + 1) // 2, -_MOST),
-        ("with_load", season.with_load, TERMS, -_MOST),
-        ("weights", season.weights, TERMS, -_MOST),
-        ("usual", season.usual, 24, 0),
-        ("bins", season.bins, BINS, 0),
-        ("missed", season.missed, 4, 0),
-        ("judged, covered", (season.judged, season.covered), 2, 0),
-        ("load, total, closed_load", (season.load, season.total, season.closed_load), 3, 0),
-        ("level, recent", (season.level, season.recent), 2, 0),
+    lists: tuple[tuple[str, Sequence[float], int, int, int], ...] = (
+        ("count", (season.count,), 1, 1, _MOST),
+        ("day", season.day, DAY, -1, _MOST_STEPS),
+        ("week", season.week, WEEK, -_MOST_STEPS, _MOST_STEPS),
+        ("off", season.off, len(SPANS_S), -_MOST_STEPS, _MOST_STEPS),
+        ("moments", season.moments, TERMS * (TERMS + 1) // 2, -_MOST, _MOST),
+        ("with_load", season.with_load, TERMS, -_MOST, _MOST),
+        ("weights", season.weights, TERMS, -_MOST_WEIGHT, _MOST_WEIGHT),
+        ("usual", season.usual, 24, 0, _MOST_STEPS),
+        ("bins", season.bins, BINS, 0, _MOST),
+        ("missed", season.missed, 4, 0, _MOST),
+        ("judged, covered", (season.judged, season.covered), 2, 0, _MOST),
+        ("total", (season.total,), 1, 0, _MOST),
+        ("load, closed_load", (season.load, season.closed_load), 2, 0, _MOST_STEPS),
+        ("level, recent", (season.level, season.recent), 2, 0, _MOST_STEPS),
     )
-    for name, values, count, least in lists:
+    for name, values, count, least, most in lists:
         if len(values) != count:
             return f"{name}: {len(values)} values, {count} are needed"
         for value in values:
-            if not least <= value <= _MOST:
-                return f"{name}: {value}, from {least} to {_MOST} is possible"
+            if not least <= value <= most:
+                return f"{name}: {value}, from {least} to {most} is possible"
     return ""

@@ -53,8 +53,11 @@ def wanted(scaler: Autoscaler, policy: Policy) -> tuple[Asked | None, str]:
     text, where = _written(scaler, policy)
     if text is None or scaler.rules is None:
         return None, ""
-    if not scaler.rules.metrics:
-        return None, f"{where}: the object has no metrics that could be forecast"
+    if not scaler.rules.metrics:  # of all that a selector means, some have none
+        return (
+            None,
+            "" if scaler.asks is None else f"{where}: the object has no metrics that could be forecast",
+        )
     try:
         return asked(text), ""
     except BadForecast as error:
