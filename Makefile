@@ -67,8 +67,8 @@ e2e: $(READY)  ## end-to-end suite; on the embedded cluster, or on KUBECONFIG=FI
 bench: $(READY)  ## benchmarks, a table and build/bench.json; BENCH=word for those with it in their name, SIZE=small
 	@$(BIN)/python -m tests.bench $(BENCH) $(if $(SIZE),--size $(SIZE))
 
-chaos: $(READY)  ## kill at random, then compare; KILLS=n, SEED=n, WORKLOADS=n
-	@$(BIN)/python -m tests.chaos $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(if $(WORKLOADS),--workloads $(WORKLOADS))
+chaos: $(READY)  ## kill at random, then compare; KILLS=n, SEED=n, WORKLOADS=n, NATS=3
+	@$(BIN)/python -m tests.chaos $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(NATS),--nats $(NATS))
 
 docs: $(READY)  ## the site of all that is written for people, in build/site; fails on a link that leads nowhere
 	@$(BIN)/python -m tidewright.cli.contract.site build/pages

@@ -41,6 +41,8 @@ class Size:
     kills: int
     workloads: int
     every_s: float
+    three: bool = False
+    """Three servers keep the log under kills of anything."""
 
     @property
     def scripted_kills(self) -> int:
@@ -112,6 +114,7 @@ async def _of_anything(size: Size, folder: Path, seed: int, held: Undisturbed, v
         kills=size.live_kills,
         seed=seed,
         every_s=size.every_s,
+        three=size.three,
     )
     verdict.kills += shaken.kills
     verdict.decisions += len(shaken.ledger.decisions)
@@ -159,6 +162,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, nargs="+", default=[1], help="one after the other")
     parser.add_argument("--workloads", type=int, default=200)
     parser.add_argument("--every", type=float, default=2.5, help="mean wall seconds between two kills")
+    parser.add_argument(
+        "--nats", type=int, choices=[1, 3], default=1, help="servers that keep the log of the disturbed runs"
+    )
     parser.add_argument("--keep", type=Path, help="keep what the runs leave in this folder")
     given = parser.parse_args()
     configure_logs("error", "console")
@@ -168,7 +174,7 @@ def main() -> int:
                 f"{made}/{what}"  # nothing of the user's is found, and nothing left to them
             )
         folder = given.keep or Path(made)
-        size = Size(given.kills, given.workloads, given.every)
+        size = Size(given.kills, given.workloads, given.every, given.nats == 3)
         return asyncio.run(compare(size, folder, given.seed))
 
 

@@ -32,10 +32,10 @@ from tests.chaos.effects import effects, requests
 from tests.chaos.findings import Ledger
 from tests.chaos.network import Balanced
 from tests.chaos.scenario import PEAK, VALLEY, Scenario, nodes_for
-from tests.chaos.servers import Servers
+from tests.chaos.servers import COUNT, Servers
 from tests.chaos.timeline import Came
 from tests.waiting import until
-from tidewright.asking.services import SERVICES, Role, Service
+from tidewright.asking.services import DECIDERS, SERVICES, Role, Service
 from tidewright.asking.source import RunningLog
 from tidewright.asking.verify import verified
 from tidewright.cli.console import Printer
@@ -487,8 +487,7 @@ async def trial_of(folder: Path, workloads: int, *, spaces: bool) -> AsyncIterat
         log = await opened.enter_async_context(
             await Log.connect(servers.url, CLUSTER, name="chaos", timeout_s=30.0)
         )
-        deciders = tuple(s.name for s in SERVICES if s.role is Role.DECIDER)
-        await install_log(log, Plan(slots=SLOTS, replicas=3, deciders=deciders))
+        await install_log(log, Plan(slots=SLOTS, replicas=COUNT, deciders=DECIDERS))
         options = StackOptions(
             data=folder / "data", fresh=True, cluster=CLUSTER, services=SERVED * EACH, slots=SLOTS, nats=servers.url,
             speed=SPEED, log_start=START, clock_wall=begins,

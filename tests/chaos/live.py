@@ -29,13 +29,14 @@ from tests.chaos.findings import Ledger
 from tests.chaos.killer import Killer
 from tests.chaos.network import Cutter, Linked
 from tests.chaos.scenario import FINAL, VALLEY, Scenario, nodes_for
+from tests.chaos.servers import COUNT, Servers
 from tests.chaos.state import SPREADS, final_state, off_the_plateau, off_the_valley, unsettled
-from tidewright.asking.services import SERVICES, Role
+from tidewright.asking.services import DECIDERS, SERVICES, Role
 from tidewright.asking.source import RunningLog
 from tidewright.asking.verify import verified
 from tidewright.cli.console import Printer
 from tidewright.cli.stack import Stack, StackOptions
-from tidewright.cli.supervisor import Backoff, Supervisor
+from tidewright.cli.supervisor import Backoff, Fields, Program, Supervisor
 from tidewright.events import registry
 from tidewright.events.decisions import SetTimer
 from tidewright.host.fold.verify import Report
@@ -43,6 +44,7 @@ from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.log.connection import Log
 from tidewright.log.errors import LogUnavailable
+from tidewright.log.install import Plan, install_log
 
 CLUSTER = "chaos"
 SLOTS = 8
@@ -116,15 +118,23 @@ class Ended:
 
 
 async def run(
-    scenario: Scenario, folder: Path, *, kills: int, seed: int, every_s: float, lead_s: float = LEAD_S
+    scenario: Scenario,
+    folder: Path,
+    *,
+    kills: int,
+    seed: int,
+    every_s: float,
+    lead_s: float = LEAD_S,
+    three: bool = False,
 ) -> Ended:
-    """One run; with `kills` 0 an undisturbed one.
+    """One run; with `kills` 0 an undisturbed one. `three`: three servers keep the log, not the stack's one.
 
     Raises:
         TimeoutError: it never settled; the message says what was missing.
     """
     began, begins, phases = time.monotonic(), time.time() + lead_s, Phases()
     asked = folder / "requests.jsonl"
+    servers = Servers(folder / "servers") if three else None
     options = StackOptions(
         data=folder / "data", fresh=True, max_age_s=0.0, cluster=CLUSTER, services=RUNNING, slots=SLOTS,
         speed=scenario.speed, log_start=scenario.start, clock_wall=begins,
@@ -136,13 +146,13 @@ async def run(
             "--metrics-interval", repr(scenario.interval_s), "--cloud-interval", "30",
             "--config-map", "/".join(shards.CONFIG),
         ),
-        stop_within_s=5.0, node_groups=scenario.cloud(folder),
+        stop_within_s=5.0, node_groups=scenario.cloud(folder), nats=servers.url if servers is not None else None,
     )  # fmt: skip
     with (folder / "services.log").open("w") as lines:
         sink = Printer(lines, as_json=True)
         stack = Linked(options, sink)
         stack.supervisor = Supervisor(sink, backoff=Backoff(most_s=1.0, healthy_s=5.0), stop_within_s=5.0)
-        async with stack:
+        async with _up(stack, servers):
             phases.ended("start")
             await create(stack, scenario)
             phases.ended("creation")
@@ -186,6 +196,27 @@ async def run(
         state, ledger, report, found, drained, killer.kills.total(), [*killer.told(), phases.told()], time.monotonic() - began, wrong,
         refusals(entries), facts,
     )  # fmt: skip
+
+
+@asynccontextmanager
+async def _up(stack: Linked, servers: Servers | None) -> AsyncIterator[None]:
+    """The stack, on its own server or on three that are kept running beside its programs."""
+    try:
+        if servers is not None:
+            await stack.supervisor.start(
+                *(Program(server.name, server.command, started=_listens) for server in servers.all)
+            )
+            await servers.formed()
+            async with await Log.connect(servers.url, CLUSTER, name="chaos", timeout_s=30.0) as log:
+                await install_log(log, Plan(slots=SLOTS, replicas=COUNT, deciders=DECIDERS))
+        async with stack:
+            yield
+    finally:
+        await stack.supervisor.stop()
+
+
+def _listens(line: str) -> Fields | None:
+    return {} if "Server is ready" in line else None
 
 
 @asynccontextmanager
@@ -281,7 +312,19 @@ def _killer(stack: Linked, seed: int, every_s: float) -> Killer:
         seed,
         every_s,
         weights={"cluster": 0.5},
-        pausable=frozenset({"autoscaler", "actuator", "watcher", "nats", "spread", "provisioning"}),
+        pausable=frozenset(
+            {
+                "autoscaler",
+                "actuator",
+                "watcher",
+                "spread",
+                "provisioning",
+                "nats",
+                "nats-0",
+                "nats-1",
+                "nats-2",
+            }
+        ),
         acts=(fail_some, drop_watches, expire_watches, drop_answers),
         cutter=Cutter(stack.links),
         aim=draining,

@@ -18,6 +18,7 @@ from itertools import count, cycle
 from pathlib import Path
 
 from tests.ports import free_port
+from tidewright.asking.environment import variable
 from tidewright.asking.services import Service
 from tidewright.cli.stack import HOST, Stack, StackOptions
 from tidewright.cli.supervisor import Program, Sink
@@ -162,7 +163,10 @@ class Linked(Stack):
         program = super()._service(service)
         name = f"{service.name} {next(self._numbers)}"
         command = list(program.command)
-        self._through(command, "--nats", lambda url: self._led(name, "bus", url))
+        env = dict(program.env)
+        bus = variable("--nats")
+        if url := env.get(bus):
+            env[bus] = self._led(name, "bus", url)
         self._through(command, "--cloud", lambda url: self._led(name, "cloud", url))
         if service.name == "actuator":
             command += [
@@ -173,7 +177,7 @@ class Linked(Stack):
         if "--port" in command:
             port = int(command[command.index("--port") + 1])
             command += ["--url", f"https://{HOST}:{self._link('API server', name, port)}"]
-        return replace(program, command=tuple(command))
+        return replace(program, command=tuple(command), env=env)
 
     def _through(self, command: list[str], option: str, changed: Callable[[str], str]) -> None:
         if option in command:

@@ -22,6 +22,7 @@ import msgspec
 
 from tests.ports import free_port
 from tests.waiting import until
+from tidewright.cli.contract.natsservers import PINGED
 from tidewright.sim.nats_server import find_binary
 
 HOST = "127.0.0.1"
@@ -73,7 +74,7 @@ class Server:
             f'server_name: "{self.name}"\nhost: "{self.host}"\nport: {self.port}\n'
             f'http: "{self.host}:{self.monitor_port}"\nmax_payload: 8MB\n'
             f'jetstream {{ store_dir: "{self.store}", sync_interval: always, max_file_store: 20GB }}\n'
-            f'cluster {{ name: tw, host: "{self.routes_host}", port: {self.routes_port}, no_advertise: true, routes: [{routes}] }}\n'
+            f'cluster {{ name: tw, host: "{self.routes_host}", port: {self.routes_port}, no_advertise: true, {PINGED}, routes: [{routes}] }}\n'
         )
 
 

@@ -14,7 +14,8 @@ from nats.aio.client import Client
 from tidewright.log import errors
 from tidewright.log.cancellation import heeded
 from tidewright.log.diagnostics import get_logger
-from tidewright.log.identity import shown
+from tidewright.log.elsewhere import Elsewhere
+from tidewright.log.identity import BusClient, shown
 from tidewright.log.opening import described
 from tidewright.log.outage import Outage
 from tidewright.log.refusals import NO_MESSAGE, NOT_FOUND, leaderless, refusal
@@ -25,6 +26,8 @@ SILENT_S = 2.0
 """Seconds without an answer after which that is said: an election takes less."""
 DENIED_FOR_S = 30.0
 """A subject that was refused is not tried again for so long; permissions can change meanwhile."""
+
+ASKING, APPENDING = "asking", "appending"
 
 logger = get_logger(__name__)
 
@@ -51,6 +54,7 @@ class Bus:
         self._said = False
         self._unanswered = ""
         self.outage = Outage()
+        self._elsewhere = Elsewhere()
         self.denied: dict[str, float] = {}
 
     @property
@@ -91,8 +95,12 @@ class Bus:
                 answer: dict[str, Any] = msgspec.json.decode(
                     await self.requested(f"$JS.API.{verb}", payload, None)
                 )
-                if self.patience_s and leaderless(answer.get("error", {})):
-                    raise self.refused(answer["error"], verb)
+                if not leaderless(answer.get("error", {})):
+                    self._elsewhere.answered(ASKING)
+                else:
+                    await self.missed(ASKING)
+                    if self.patience_s:
+                        raise self.refused(answer["error"], verb)
             except errors.LogUnavailable as error:
                 if time.monotonic() >= patient_until:
                     raise
@@ -127,6 +135,20 @@ class Bus:
             self._said = False
             logger.info("the log answers again", after_s=after_s)
 
+    async def missed(self, what: str, already_s: float = 0.0) -> None:
+        """Take note that something of this kind was not answered, and not for `already_s` before: when that goes on, try
+        another server.
+        """
+        client = self.client
+        if not (isinstance(client, BusClient) and client.is_connected and client.has_others):
+            return
+        if self._elsewhere.missed(what, already_s):
+            if self.outage.is_new("elsewhere"):
+                logger.info(
+                    "a server answers nothing, trying another", server=shown(client.server), unanswered=what
+                )
+            await client.leave()
+
     async def published(self, subject: str, body: bytes, headers: dict[str, str]) -> None:
         """Send a message that nothing is answered to; raises LogUnavailable."""
         try:
@@ -139,17 +161,22 @@ class Bus:
     async def requested(self, subject: str, body: bytes, headers: dict[str, str] | None) -> bytes:
         """The answer to a message; raises as `answer_of`."""
         self.check_allowed(subject)
+        what = ASKING if subject.startswith("$JS.API.") else APPENDING
         try:
             answer = await heeded(self.client.request(subject, body, timeout=self.timeout_s, headers=headers))
         except nats.errors.NoRespondersError as error:
+            await self.missed(what)
             raise errors.LogUnavailable(
                 f"nobody at {shown(self.url)} answers for stream {self.stream}: JetStream is off there, the stream has no leader, or these credentials see neither"
             ) from error
         except (nats.errors.Error, OSError, TimeoutError) as error:
             self.check_allowed(subject)
+            await self.missed(what)
             raise errors.LogUnavailable(
                 f"nats-server at {shown(self.url)} did not answer in {self.timeout_s:g} s ({described(error)})"
             ) from error
+        if what == APPENDING:
+            self._elsewhere.answered(what)
         return answer.data
 
     def check_allowed(self, subject: str) -> None:

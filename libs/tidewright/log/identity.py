@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import nats.errors
+from nats.aio.client import Srv
 
 from tidewright.log import errors
 from tidewright.log.batched_get import StoredHeaders
@@ -101,11 +102,34 @@ class BusClient(StoredHeaders):
     """A client that reads its files anew at every connection, and does not fall back to plain text."""
 
     identity = Identity()
+    _left: Srv | None = None
+    """The server that comes last when the next one is chosen."""
 
     @property
     def ssl_context(self) -> ssl.SSLContext:
         """Asked for at every handshake."""
         return self.identity.context()
+
+    @property
+    def has_others(self) -> bool:
+        """Whether there is more than one server to choose from."""
+        return len(self._server_pool) > 1
+
+    @property
+    def server(self) -> str:
+        """The URL of the one that is spoken to; empty while none is."""
+        return self._current_server.uri.geturl() if self._current_server else ""
+
+    async def leave(self) -> None:
+        """Connect to another server, if there is one that takes us."""
+        self._left = self._current_server
+        await self.force_reconnect()
+
+    async def _select_next_server(self) -> None:
+        left, self._left = self._left, None
+        if left is not None:
+            self._server_pool.sort(key=lambda server: server is left)
+        await super()._select_next_server()
 
     def _connect_command(self) -> bytes:
         # The last moment before the password leaves: whoever stands between says that TLS is not needed.

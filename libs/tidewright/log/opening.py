@@ -22,6 +22,9 @@ MIN_SERVER = (2, 14)
 CONNECT_S = 3
 """For one server to answer when a connection is made."""
 
+PING_S = 3
+"""Between two signs of life of a server; after three of them without one it is left for another."""
+
 _VIOLATION = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
 
 logger = get_logger(__name__)
@@ -59,6 +62,7 @@ async def opened(
                 max_reconnect_attempts=1,
                 reconnect_time_wait=0,
                 connect_timeout=CONNECT_S,
+                ping_interval=PING_S,
                 **options,
             )
     except (OSError, nats.errors.Error, TimeoutError, ValueError) as error:

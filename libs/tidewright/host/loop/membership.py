@@ -134,11 +134,19 @@ class BucketMembership:
                         for record in await reader.fetch(timeout_s=HEARTBEAT_S):
                             self._hear(record.subject[prefix:], record.body)
                         self._judge()
+                        if (deaf_s := self._deaf_s) > STALE_S:
+                            await self._log.missed("who is there", deaf_s)
                         if self._member in self._members:
                             seen.set()
             except errors.LogError as error:
                 logger.debug("membership not readable", error=str(error))
                 await asyncio.sleep(HEARTBEAT_S)
+
+    @property
+    def _deaf_s(self) -> float:
+        """For how long our own entry, which we write all the while, has not come back."""
+        mine = self._heard.get(escape(self._member))
+        return 0.0 if mine is None else self._monotonic() - mine
 
     def _hear(self, name: str, body: bytes) -> None:
         """An entry was written; or it was taken back, or expired: the marker of both has no body."""

@@ -30,6 +30,11 @@ HARDENED = {
 _USER = 1000
 
 
+PINGED = 'ping_interval: "2s", ping_max: 2'
+"""Of a route. By default a server that is cut off is noticed after minutes, and what lies in its old connections when it
+is back holds the others up for as long as TCP waits before it sends again."""
+
+
 def routes(servers: int, *, port: int, cert: str, key: str, ca: str) -> str:
     """How servers know each other: by a certificate of their authority, both ways, and a password.
 
@@ -40,7 +45,7 @@ def routes(servers: int, *, port: int, cert: str, key: str, ca: str) -> str:
         f"cluster {{ name: tidewright, port: {port}\n"
         f"  authorization {{ user: {ROUTE}, password: ${permissions.variable(ROUTE)}, timeout: 5 }}\n"
         f'  tls {{ cert_file: "{cert}", key_file: "{key}", ca_file: "{ca}", verify: true, timeout: 5 }}\n'
-        f"  routes: [{addresses}]\n}}\n"
+        f"  {PINGED}\n  routes: [{addresses}]\n}}\n"
     )
 
 
