@@ -14,7 +14,7 @@ from tidewright.host.loop import fenced
 from tidewright.host.loop.fenced import InFlight, Part, Position, present
 from tidewright.log.connection import Committed, Log, Message
 from tidewright.log.envelope import Writer
-from tidewright.log.errors import LogUnavailable, StoreFull
+from tidewright.log.errors import Conflict, LogUnavailable, StoreFull
 from tidewright.log.reader import Record
 from tidewright.log.subjects import ALL
 
@@ -73,6 +73,17 @@ async def test_a_full_store_is_said_once_however_many_parts_meet_it(monkeypatch:
     said = [line["event"] for line in lines if line["log_level"] in ("error", "info")]
     assert said == ["the log's store is full, messages wait", "the log takes messages again"]
     assert in_flight.problem == ""
+
+
+async def test_a_refusal_behind_which_nothing_was_appended_takes_the_part_from_nobody() -> None:
+    # As of a leader that the others do not hear: it holds what it could not append against what comes next.
+    server, in_flight = Server(*(Conflict("wrong last sequence") for _ in range(3))), InFlight()
+    server.again.set()
+    part = Part(server, Writer("watcher"), "tw.c.checkpoint.all.watcher.pod", Position, in_flight)
+    async with asyncio.timeout(30):
+        await part.claim()
+    assert not server.errors
+    assert (part.position.epoch, in_flight.problem) == (1, "")
 
 
 async def test_it_is_forgotten_when_the_log_takes_something_again() -> None:

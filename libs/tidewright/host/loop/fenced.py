@@ -273,6 +273,11 @@ class Part(Generic[P]):
             recorded, seq = self._sound(await self._log.last(self._subject))
             if seq and (recorded.incarnation, recorded.commit) == (written.incarnation, written.commit):
                 return seq  # the answer to an earlier attempt was lost
+            if seq == self._sequence:
+                # A leader without the others holds this against what it could not append. Nobody has taken the part over.
+                raise LogUnavailable(
+                    f"{self._subject}: refused, though nothing was appended behind {seq}"
+                ) from error
             raise Fenced(
                 f"{self._subject} belongs to incarnation {recorded.incarnation} since epoch {recorded.epoch}"
             ) from error

@@ -73,6 +73,8 @@ class BucketMembership:
         self._tasks: list[asyncio.Task[None]] = []
         self._members: frozenset[str] = frozenset()
         self._entries: dict[str, bytes] = {}
+        self._came_back_at = monotonic()
+        """When our own entry was last heard of."""
         self.changed = asyncio.Event()
 
     @property
@@ -145,11 +147,12 @@ class BucketMembership:
     @property
     def _deaf_s(self) -> float:
         """For how long our own entry, which we write all the while, has not come back."""
-        mine = self._heard.get(escape(self._member))
-        return 0.0 if mine is None else self._monotonic() - mine
+        return self._monotonic() - self._came_back_at
 
     def _hear(self, name: str, body: bytes) -> None:
         """An entry was written; or it was taken back, or expired: the marker of both has no body."""
+        if body and name == escape(self._member):
+            self._came_back_at = self._monotonic()
         if body:
             self._heard[name], self._entries[name] = self._monotonic(), body
         else:
