@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from tidewright.log import belief, signing
 from tidewright.log.belief import Cause
 from tidewright.log.envelope import EXPECTED
@@ -17,6 +19,18 @@ from tidewright.log.subjects import Subjects
 
 Judged = tuple[Record, Cause | None]
 """A record, and why it is not believed."""
+
+
+class Passed(msgspec.Struct, frozen=True):
+    """What is known of the messages that were judged, where none waits.
+
+    Attributes:
+        last: subject to the sequence of the last message on it.
+    """
+
+    last: dict[str, int]
+    commits: int
+    signed: int
 
 
 class Passing:
@@ -66,6 +80,16 @@ class Passing:
         self._until = max(self._until, record.seq + remaining)
         if record.seq >= self._until:
             yield from self._settle()
+
+    def passed(self) -> Passed | None:
+        """What is known by now; None while messages wait for the end of their commit, or where something is held against any."""
+        if self._waiting or self.missing or self.unknown:
+            return None
+        return Passed(dict(self._last), self.commits, self.signed)
+
+    def go_on(self, passed: Passed) -> None:
+        """Go on behind messages that were judged before."""
+        self._last, self.commits, self.signed = dict(passed.last), passed.commits, passed.signed
 
     def finish(self) -> Iterable[Judged]:
         """No more records."""

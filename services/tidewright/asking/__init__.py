@@ -36,6 +36,7 @@ series           values, marks and counts of an object over a stretch of the log
 planning         what would be decided, without deciding it
 comparing        where an incumbent and we differ
 verify           the log folded again, every decision compared
+interrupted      where a verification stood when it was interrupted
 diff             two logs, or a log and its replay, decision by decision
 exports          the log, or a part of it, to and from one file
 """

@@ -295,6 +295,7 @@ class LogVerification(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
         set_aside: messages that do not decode.
         written_by: software to how many decisions it took.
         differences: how many there are; `first` are the first of them.
+        gone_on_from: sequence up to which an interrupted run before this one had verified it; 0: nothing was taken from one.
     """
 
     log: str
@@ -310,6 +311,7 @@ class LogVerification(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     written_by: dict[str, int]
     differences: int
     first: tuple[FoundDifference, ...]
+    gone_on_from: int = 0
 
 
 class SeriesPoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -152,9 +152,10 @@ class ExportedLog:
             yield from (believed for believed, cause in passing.take(record) if cause is None)
         yield from (believed for believed, cause in passing.finish() if cause is None)
 
-    async def stored(self) -> AsyncGenerator[Record, None]:
+    async def stored(self, after: int = 0) -> AsyncGenerator[Record, None]:
         for record in self.file.records():
-            yield record
+            if record.seq > after:
+                yield record
 
     async def unwatched(self) -> bool:
         return False

@@ -134,8 +134,8 @@ class Source(Protocol):
         """What there is among the last `count` sequences."""
         ...
 
-    def stored(self) -> AsyncGenerator[Record, None]:
-        """All records as they are stored, believed or not."""
+    def stored(self, after: int = 0) -> AsyncGenerator[Record, None]:
+        """All records behind a sequence as they are stored, believed or not."""
         ...
 
     part: bool
@@ -293,8 +293,8 @@ class RunningLog:
     async def first_of(self, pattern: str, seq: int) -> Record | None:
         return await self.log.first_of(pattern, seq)
 
-    async def stored(self) -> AsyncGenerator[Record, None]:
-        async with self.log.reader([self.subjects.everything], believing=False) as reader:
+    async def stored(self, after: int = 0) -> AsyncGenerator[Record, None]:
+        async with self.log.reader([self.subjects.everything], after=after, believing=False) as reader:
             async for record in reader.until_current():
                 yield record
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 from tidewright.archive.chain import Found
 from tidewright.asking.answers import Authenticated, FoundDifference, LogVerification
 from tidewright.asking.fold_files import FoldFiles
+from tidewright.asking.interrupted import EVERY_S, WHOSE, Going, Interruptible, Judging, going_on
 from tidewright.asking.progress import progress
 from tidewright.asking.seeding import Seeds
 from tidewright.asking.service_state import inputs_of
@@ -20,7 +22,7 @@ from tidewright.asking.source import Source
 from tidewright.host.fold.decider import Decider
 from tidewright.host.fold.provenance import Provenance
 from tidewright.host.fold.verify import Difference, Report, Verification, Verifier
-from tidewright.host.process.software import software_of
+from tidewright.host.process.software import software_in, software_of
 from tidewright.log.belief import SAID
 from tidewright.log.belief import Cause as Unbelieved
 from tidewright.log.envelope import WRITER
@@ -42,6 +44,7 @@ class Verified:
         unknown: messages of a part of a log, the ends of whose commits are left out of it.
         generation: of the key record; 0 on a log without one. `vouched`: a trust anchor vouches for it.
         history: sequence up to which nothing is signed.
+        gone_on_from: sequence up to which an interrupted run before this one had verified it; 0: nothing was taken from one.
     """
 
     report: Report
@@ -53,6 +56,7 @@ class Verified:
     generation: int = 0
     vouched: bool = False
     history: int = 0
+    gone_on_from: int = 0
 
     @property
     def good(self) -> bool:
@@ -61,36 +65,51 @@ class Verified:
 
 
 async def verified(
-    source: Source, services: tuple[Service, ...], before: Iterable[Difference] = ()
+    source: Source,
+    services: tuple[Service, ...],
+    before: Iterable[Difference] = (),
+    *,
+    resumable: bool = False,
+    kept_every_s: float = EVERY_S,
 ) -> Verified:
-    """Verify some services' decisions over everything that the log holds; what was found `before` is told first."""
+    """Verify some services' decisions over everything that the log holds; what was found `before` is told first.
+
+    A `resumable` one goes on from where an earlier one was interrupted, and leaves where it stands every so many wall seconds.
+    """
     report = Report()
     for difference in before:
         report.add(difference)
     furthest = await source.furthest()
     first, last = await source.bounds()  # of a log that is being written: what comes later is another matter
     keyring = await source.keyring()
+    generation = keyring.latest.said.generation if keyring is not None and keyring.latest is not None else 0
     ends = await source.ends()
-    verifiers = []
-    for service in services:
-        if ends is not None and not any(place.rpartition(".")[0] == service.name for place in ends):
-            continue  # it has never run
-        decider: Decider[Any, Any] = load(service)
-        inputs = inputs_of(service, decider, source)
-        snapshots = await source.start(decider.service, inputs.every, decider.readable)
-        known = (
-            None if ends is None else {slot: ends.get(f"{service.name}.{slot}", 0) for slot in inputs.every}
-        )
-        verifiers.append(
-            Verifier(decider, inputs, report, snapshots=snapshots, ends=known, software=software_of(decider))
-        )
+    files = FoldFiles(await source.identity())
+    going = await going_on(source, files, generation) if resumable and not report.count else None
+    verifiers = await _verifiers(source, services, ends, report, going)
+    if going is not None and not going.continues(verifiers, report):
+        files.drop(WHOSE, software_in("tidewright"), going.progress.read_to)
+        return await verified(source, services, before, resumable=resumable, kept_every_s=kept_every_s)
     verification = Verification(verifiers)
     passing = Passing(source.subjects, keyring, partial=source.part, since=first)
     said: list[Difference] = []
     # Told after what decisions and digests say, which is more to the point where both are there.
     provenance = Provenance(source.subjects, ENDPOINTS, partial(_altered, said), since=first)
-    seeds = Seeds(FoldFiles(await source.identity()), source.subjects, verifiers)
-    take_headers, take, seed, advanced_to, messages = provenance.take, verification.take, seeds.take, first, 0
+    seeds = Seeds(files, source.subjects, verifiers)
+    take_headers, take, seed, messages = provenance.take, verification.take, seeds.take, 0
+    every_s = kept_every_s if resumable else math.inf
+    judging = Judging(report, passing, provenance, said, generation)
+    interruptible = Interruptible(files, source.subjects, verifiers, judging, going=going, every_s=every_s)
+    again_from = read_before = 0
+    if going is not None:
+        passing.go_on(going.progress.passed)
+        provenance.go_on(going.progress.seen)
+        messages, again_from, read_before = (
+            going.progress.messages,
+            going.progress.again_from,
+            going.progress.read_to,
+        )
+    advanced_to = max(first, again_from)
 
     def judged(judgements: Iterable[Judged]) -> None:
         for record, cause in judgements:
@@ -101,12 +120,17 @@ async def verified(
             else:
                 _unbelieved(report, record, cause)
 
-    with progress("verifying", last - first + 1) as advance, seldom_collecting():
-        async for record in source.stored():
+    with progress("verifying", last - advanced_to + 1) as advance, seldom_collecting():
+        async for record in source.stored(again_from):
             seq = record.seq
-            if seq <= last:
+            if seq <= read_before:  # judged before, and wanted by slots whose next checkpoint had not come
+                aside = report.aside
+                take(record)
+                report.aside = aside
+            elif seq <= last:
                 messages += 1
                 judged(passing.take(record))
+                interruptible.take(record, messages)
             if seq >= advanced_to + EVERY_N:
                 advance(seq - advanced_to)
                 advanced_to = seq
@@ -120,11 +144,40 @@ async def verified(
     for verifier in verifiers:
         verifier.held_against(source.promised, first)
     _cut(report, first, last, furthest, verifiers)
+    interruptible.done()
     keys = keyring.latest if keyring is not None else None
     return Verified(
         report, tuple(v.inputs.service for v in verifiers if v.checkpoints), messages, passing.commits, passing.signed,
-        passing.unknown, keys.said.generation if keys else 0, source.vouched, keys.said.history if keys else 0,
+        passing.unknown, generation, source.vouched, keys.said.history if keys else 0, read_before,
     )  # fmt: skip
+
+
+async def _verifiers(
+    source: Source,
+    services: tuple[Service, ...],
+    ends: dict[str, int] | None,
+    report: Report,
+    going: Going | None,
+) -> list[Verifier]:
+    """Of the services that have ever run, from where each begins."""
+    verifiers = []
+    for service in services:
+        if ends is not None and not any(place.rpartition(".")[0] == service.name for place in ends):
+            continue  # it has never run
+        decider: Decider[Any, Any] = load(service)
+        inputs = inputs_of(service, decider, source)
+        snapshots = (
+            await source.start(decider.service, inputs.every, decider.readable)
+            if going is None
+            else going.snapshots(service.name)
+        )
+        known = (
+            None if ends is None else {slot: ends.get(f"{service.name}.{slot}", 0) for slot in inputs.every}
+        )
+        verifiers.append(
+            Verifier(decider, inputs, report, snapshots=snapshots, ends=known, software=software_of(decider))
+        )
+    return verifiers
 
 
 def archive_altered(found: Sequence[Found]) -> Verified:
@@ -198,6 +251,7 @@ def answer(result: Verified, name: str) -> LogVerification:
         set_aside=report.aside,
         written_by=dict(sorted(report.software.items())),
         differences=report.count,
+        gone_on_from=result.gone_on_from,
         first=tuple(
             FoundDifference(
                 service=d.service, slot=d.slot, sequence=d.seq, cause=d.cause, message=d.message,

@@ -22,6 +22,13 @@ from tidewright.host.fold.verify import Difference
 def verify(
     *,
     service: Annotated[tuple[str, ...], Parameter(help="Only these services; all deciders by default.")] = (),
+    resume: Annotated[
+        bool,
+        Parameter(
+            help="Go on from where an interrupted run of the last day stood, and leave where this one stands.",
+            negative="",
+        ),
+    ] = False,
     log: AskedLogOptions | None = None,
     file: FromFile = None,
     output: Output = "table",
@@ -35,7 +42,7 @@ def verify(
         async with opened(log, file) as source:
             if without := left_out_of(source):
                 return await followed(source.stored(), source.subjects), source.name, without
-            return await verified(source, chosen), source.name, ()
+            return await verified(source, chosen, resumable=resume), source.name, ()
 
     result, name, without = asyncio.run(run())
     if isinstance(result, Followed):
@@ -71,6 +78,10 @@ def _as_text(result: Verified, name: str, asked: tuple[Service, ...]) -> str:
             f"compared {report.decisions} decisions and {report.checkpoints} checkpoints."
         )
     ]
+    if result.gone_on_from:
+        lines.append(
+            f"Up to message {result.gone_on_from} that was done by a run before, which was interrupted."
+        )
     idle = [service.name for service in asked if service.name not in result.services]
     if idle:
         lines.append(f"{', '.join(idle)}: no checkpoint on this log, so nothing to verify.")

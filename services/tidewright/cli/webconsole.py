@@ -134,7 +134,7 @@ def _verifying(
     source: Source, log: AskedLogOptions | None, file: Path | None
 ) -> tuple[Sequence[str], dict[str, str]]:
     """The command that verifies the same log in a child, and its environment: a URL may hold a password."""
-    command = [sys.executable, "-m", "tidewright.cli.main", "verify", "-o", "json"]
+    command = [sys.executable, "-m", "tidewright.cli.main", "verify", "--resume", "-o", "json"]
     if file is not None:
         return [*command, "--log", str(file)], dict(os.environ)
     if not isinstance(source, RunningLog):

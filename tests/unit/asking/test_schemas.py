@@ -77,7 +77,7 @@ COUNTS = frozenset(
     (
         "sequence", "objects", "decisions", "differences", "times", "writtenByUs", "nodes", "pods", "fromNodes", "toNodes",
         "maxNodes", "limitPods", "nowPods", "thenPods", "replicas", "changedCosts", "leftOut", "messages", "events",
-        "checkpoints", "undecided", "setAside", "keys", "history", "commits", "unknown",
+        "checkpoints", "undecided", "setAside", "keys", "history", "commits", "unknown", "goneOnFrom",
     )
 )  # fmt: skip
 """Numbers of things, by what they are called."""

@@ -69,6 +69,14 @@ class Inbox:
         """The last words on the subjects of some tokens, in stream order."""
         return sorted(_of(self._last.values(), tokens), key=_SEQ)
 
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self.waiting and not self._apart
+
+    def knows_more(self, tokens: Collection[str]) -> bool:
+        """Whether there are words of other tokens than these: a version that learns to follow them would begin with them."""
+        return any(word.token not in tokens for word in self._last.values())
+
     def left(self, tokens: Collection[str]) -> list[Waiting]:
         """What waits still and a set has, in stream order."""
         if not self._apart:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from tidewright.events import registry
 from tidewright.events.base import Decision
 from tidewright.host.fold.inputs import BySubject
@@ -33,6 +35,17 @@ def _counted(said: str, incarnation: str) -> bool:
     """Whether an id as the watcher gives it (`watcher.<part>.<incarnation>.<n>`) names the incarnation."""
     tokens = said.split(".")
     return len(tokens) < _OF_A_FACT or tokens[-2] == incarnation
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What is known of the messages that were looked at."""
+
+    ids: dict[int, str]
+    ids_before: dict[int, str]
+    versions: dict[str, str]
+    announced: dict[str, set[str]]
+    counted: dict[str, int]
+    decided: set[str]
 
 
 class Provenance:
@@ -60,6 +73,23 @@ class Provenance:
         """The class of a subject, and the token behind its slot; None for one that has no class."""
         tokens = subject.split(".", self._depth + 3)[self._depth :]
         return None if len(tokens) < 2 else (tokens[0], tokens[2] if len(tokens) > 2 else "")
+
+    def seen(self) -> Seen:
+        """What is known by now."""
+        announced = {name: set(digests) for name, digests in self._announced.items()}
+        return Seen(
+            dict(self._ids), dict(self._ids_before), dict(self._versions), announced, dict(self._counted), set(self._decided)
+        )  # fmt: skip
+
+    def go_on(self, seen: Seen) -> None:
+        """Go on behind messages that were looked at before."""
+        self._ids, self._ids_before, self._versions = (
+            dict(seen.ids),
+            dict(seen.ids_before),
+            dict(seen.versions),
+        )
+        self._announced = {name: set(digests) for name, digests in seen.announced.items()}
+        self._counted, self._decided = dict(seen.counted), set(seen.decided)
 
     def take(self, record: Record) -> None:
         """Look at one message."""

@@ -137,15 +137,17 @@ class SlotVerifier:
         self.differs = False
         """Whether anything differed, so that the fold is not what the log says any more."""
         self.checkpoints = 0
+        self._undecided = False
+        """Whether something was read that is behind its last checkpoint."""
         self.covered = snapshot.position if snapshot else 0
         """The greatest position of its checkpoints on the log."""
 
     def input(self, seq: int, body: bytes, event: Event | registry.Unknown) -> None:
         """An event that the service folded."""
         if seq > self._end:
-            self._report.undecided += (
-                seq > self.fold.position
-            )  # nothing will come that could be compared with it
+            # Nothing will come that could be compared with it.
+            self._report.undecided += seq > self.fold.position
+            self._undecided = True
         elif seq > self.fold.position:
             self._inbox.waiting.append((seq, body, event))
 
@@ -155,6 +157,7 @@ class SlotVerifier:
             self._inbox.put_apart(word, self.fold.position)
         else:
             self._report.undecided += word.seq > self.fold.position and word.token in self._tokens
+            self._undecided = True
 
     def decision(self, record: Record, decision: Decision) -> None:
         """A decision that the service recorded."""
@@ -220,6 +223,29 @@ class SlotVerifier:
         self.fold.chain = checkpoint.chain
         if not self._recorded:  # else the chain runs on through decisions that are recorded in parts
             self._chain = checkpoint.chain
+
+    @property
+    def begun_at(self) -> int:
+        """Sequence of the checkpoint that it began with; 0 where it began with nothing."""
+        return self._from
+
+    def rest(self, read_to: int) -> int | None:
+        """Behind which sequence a verification goes on that has read so far and begins with the fold as it is.
+
+        None where the fold does not say all that is known.
+        """
+        if self.differs or self._torn or self._unknown or self._inbox.knows_more(self._tokens):
+            return None
+        waits = self._undecided or self._recorded or not self._inbox.is_empty()
+        return min(self.fold.position, read_to) if waits else read_to
+
+    def pending(self) -> Counter[str]:
+        """Decisions that were read and not compared yet, by who wrote them, as in the report."""
+        return Counter(
+            f"{self._service} {recorded.version}".rstrip()
+            for those in self._recorded.values()
+            for recorded in those
+        )
 
     def _recorded_chain(self, position: int) -> str:
         """Digest of the last decision on the log about an event up to a position."""
