@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from tidewright.kube.keys import PodKey
 from tidewright.kube.podshape import PodShape
+from tidewright.kube.predicates import counted_alone
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import holds_room
 from tidewright.provisioning.index.resolving import shape_of
@@ -56,8 +57,13 @@ def _of(
 
 def _place(state: State, grid: Grid, shape: PodShape, wanted: str) -> str:
     """Where it is wanted, else where it fits the most tightly; the node, or nothing where there is no room."""
+    open_to_it = wanted in grid.rows and wanted not in state.removals
+    if open_to_it and counted_alone(shape) and not (shape.claims or shape.single):
+        if grid.place_at(shape, 1, {wanted: 1}):  # looks at that row alone
+            return wanted
+        open_to_it = False
     room = grid.capacity(shape)
-    if wanted in grid.rows and wanted not in state.removals and room[grid.rows[wanted]] > 0:
+    if open_to_it and room[grid.rows[wanted]] > 0:
         grid.put(shape, grid.rows[wanted])
         return wanted
     going = {grid.rows[name] for name in state.removals if name in grid.rows}
