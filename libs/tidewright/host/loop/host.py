@@ -400,7 +400,7 @@ class Host(Generic[State]):
             if record.seq <= owned.read or owned.halted:
                 continue
             if self.inputs.concerns(event):
-                if self._newer.meet(owned.slot, record, event):
+                if type(event) is registry.Unknown and self._newer.meet(owned.slot, record, event):
                     continue
                 due = owned.fold.timers.get(event.key) if isinstance(event, Timer) else None
                 self._decide(owned, record, event)
