@@ -610,6 +610,8 @@ class UnneededNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         moves: pod (`namespace/name`) to the node where it would go.
         waits: a pod has to complete on it first.
         risky: its pods exceed what disruption budgets allow at a time.
+        due: when its unneeded time is over, log time; None where nobody asks how much longer it stays.
+        delayed: what kept it last since then.
     """
 
     node: str
@@ -617,6 +619,8 @@ class UnneededNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     moves: dict[str, str] = {}
     waits: bool = False
     risky: bool = False
+    due: float | None = None
+    delayed: str = ""
 
 
 class PausedNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

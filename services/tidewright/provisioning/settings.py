@@ -109,6 +109,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         as_reference: numbers of the differences in which the reference's way is taken (see
             `differences`).
         scan_interval_s: how often unneeded nodes are looked for, while there are candidates.
+        track_latency: it is recorded how much longer than their unneeded time nodes stay, and what keeps them:
+            `cluster_autoscaler_node_removal_latency_seconds`.
         delay_local: the delays after additions, deletions and failures hold for each group by itself.
         recheck_s: how long a node is not looked at after its pods found no room elsewhere.
         max_parallelism, max_drains: nodes in deletion at a time, and those of them with pods.
@@ -181,6 +183,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     gpu_utilization_threshold: float = 0.5
     scale_down_delay_after_delete_s: float = 0.0
     scale_down_delay_after_failure_s: float = 180.0
+    track_latency: bool = False
     delay_local: bool = False
     recheck_s: float = 300.0
     max_parallelism: int = 10
@@ -291,6 +294,7 @@ _NAMES: dict[str, str] = {
     "scale-down-delay-after-delete": "scale_down_delay_after_delete_s",
     "scale-down-delay-after-failure": "scale_down_delay_after_failure_s",
     "scale-down-delay-type-local": "delay_local",
+    "node-removal-latency-tracking-enabled": "track_latency",
     "unremovable-node-recheck-timeout": "recheck_s",
     "max-scale-down-parallelism": "max_parallelism",
     "max-drain-parallelism": "max_drains",
@@ -371,8 +375,8 @@ WITHOUT_MEANING: dict[str, tuple[str, ...]] = {
     "writes are bounded by the actuator's requests per second": ("max-bulk-soft-taint-time",),
     "the log remembers since when nodes are unneeded": ("node-deletion-candidate-ttl",),
     "a node's own fact says when its taint is there": ("dynamic-node-delete-delay-after-taint-enabled",),
-    "there are no such series: `explain node/NAME` tells when a node was unneeded, removed, and what delayed it": (
-        "node-removal-latency-tracking-enabled", "max-node-skip-eval-time-tracker-enabled",
+    "there is no such series: a pass skips no node for want of time, it goes on by timer": (
+        "max-node-skip-eval-time-tracker-enabled",
     ),
 }  # fmt: skip
 """Why flags of the reference, which a configuration may carry over, change nothing here; and which."""

@@ -324,6 +324,8 @@ class Unneeded(msgspec.Struct, frozen=True, omit_defaults=True):
     moves: dict[PodKey, str] = {}
     waits: bool = False
     risky: bool = False
+    due: float | None = None
+    delayed: str = ""
 
 
 class Paused(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -13,12 +13,14 @@ from tidewright.events.decisions import EvictPod, SetTimer
 from tidewright.events.outcomes import Applied
 from tidewright.events.placement import PlacementObjectObserved
 from tidewright.kube.keys import pod_key
+from tidewright.provisioning.fold.removals import LATENCY, deletion_answered
+from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.scaledown.removal import on_their_way
 from tidewright.provisioning.scaledown.unneeded import unremovable
 from tidewright.provisioning.state import Lately, State
-from tidewright.provisioning.tell import exposition
+from tidewright.provisioning.tell import counts, exposition
 from tidewright.provisioning.tell.what_if_scaledown import as_text, preview
 
 GIB = 2**30
@@ -428,3 +430,57 @@ def test_a_group_that_came_back_has_its_nodes_looked_at() -> None:
     cluster.observe_group("g")
     cluster.advance(15)
     assert cluster.unneeded == {"g0", "g1", "o0"}
+
+
+def test_how_long_a_node_stays_beyond_its_time_is_counted_by_what_kept_it_last() -> None:
+    cluster = three_nodes(
+        {
+            "node-removal-latency-tracking-enabled": True,
+            "scale-down-unneeded-time": "1m",
+            "scan-interval": "10s",
+        }
+    )
+    cluster.silent = True
+    cluster.advance(15)
+    began = {name: node.since for name, node in cluster.state.unneeded.items()}
+    assert {name: node.due for name, node in cluster.state.unneeded.items()} == {
+        name: since + 60 for name, since in began.items()
+    }
+    cluster.state.last_scale_up = cluster.now
+    cluster.advance(120)
+    cluster.budget(3)
+    cluster.advance(30)
+    assert {node.delayed for node in cluster.state.unneeded.values()} == {"InCooldown"}
+    for i in range(8):
+        cluster.placed(f"more{i}", "g0")
+    cluster.advance(30)
+    assert cluster.unneeded == {"g1"}
+    series = {
+        (one.name, tuple(sorted(one.labels.items()))): one.value for one in exposition.series(cluster.state)
+    }
+    labels = (("delay_reason", "InCooldown"), ("deleted", "false"))
+    assert series["cluster_autoscaler_node_removal_latency_seconds_count", labels] == 1
+    waited = series["cluster_autoscaler_node_removal_latency_seconds_sum", labels]
+    assert 60 < waited <= cluster.now - began["g0"] - 60
+
+
+def test_without_being_asked_for_nothing_more_is_recorded_of_nodes_that_wait() -> None:
+    cluster = three_nodes()
+    cluster.advance(15)
+    assert {(node.due, node.delayed) for node in cluster.state.unneeded.values()} == {(None, "")}
+
+
+def test_a_node_that_is_deleted_counts_from_the_end_of_its_time() -> None:
+    cluster = three_nodes({"node-removal-latency-tracking-enabled": True, "scale-down-unneeded-time": "1m"})
+    cluster.silent = True
+    cluster.advance(90)
+    removal = cluster.state.removals["g0"]
+    assert removal.due is not None
+    removal.deletion = "d1"
+    deletion_answered(
+        cluster.state, Applied(at=cluster.now, decision="d1", attempts=1), Touched(), applied=True
+    )
+    found = {key: value[-1] for key, value in cluster.state.histograms.items() if "node_removal" in key}
+    assert found == {
+        counts.key(LATENCY, deleted="true", delay_reason="none"): cluster.state.now - removal.due
+    }

@@ -200,6 +200,7 @@ LOCAL = f.Removal(volumes=(f.LocalVolume(name="data", kind="hostPath"),))
 MIRROR = f.Removal(mirror=True)
 TRIED_SCALE_DOWN: dict[str, Setting] = {
     "scan-interval": Setting(mixed, (ABSENT, "30s"), TRACKED),
+    "node-removal-latency-tracking-enabled": Setting(mixed, (ABSENT, True), TRACKED),
     "scale-down-unready-enabled": Setting(story(one_unready), (ABSENT, False), TRACKED),
     "scale-down-unready-time": Setting(story(one_unready), (ABSENT, "5m"), REMOVED),
     "scale-down-utilization-threshold": Setting(mixed, (ABSENT, 0.1), TRACKED),

@@ -364,10 +364,14 @@ def _idle(state: State, event: p.TrackIdleNodes, _touched: Touched) -> None:
 
 def _unneeded(state: State, event: p.TrackUnneededNodes, _touched: Touched) -> None:
     for name in event.needed:
-        state.unneeded.pop(name, None)
+        found = state.unneeded.pop(name, None)
+        if found is not None:
+            removals.late(state, found.due, found.delayed, deleted=False)
     for node in event.unneeded:
         moves = {PodKey(ObjectKey(pod)): place for pod, place in node.moves.items()}
-        state.unneeded[node.node] = Unneeded(node.since, moves, node.waits, node.risky)
+        state.unneeded[node.node] = Unneeded(
+            node.since, moves, node.waits, node.risky, node.due, node.delayed
+        )
     for name in [name for name, paused in state.paused.items() if paused.until <= event.at]:
         del state.paused[name]
     for node_paused in event.paused:

@@ -24,6 +24,7 @@ from tidewright.provisioning.unanswered import EvictOrder, SoftOrder, TaintOrder
 NOT_YET = frozenset({"NodeNotEmpty", "Conflict"})
 """Reasons for which a deletion was refused because what was known was behind: it is decided anew a little later."""
 NOT_YET_S = 5.0
+LATENCY = "cluster_autoscaler_node_removal_latency_seconds"
 
 
 def _remove(state: State, event: p.RemoveNode, _touched: Touched) -> None:
@@ -43,6 +44,8 @@ def _remove(state: State, event: p.RemoveNode, _touched: Touched) -> None:
         emptied_at=None if event.node in index_of(state).busy else event.at,
         rule=event.rule,
         places=dict(found.moves) if found is not None else {},
+        due=found.due if found is not None else None,
+        delayed=found.delayed if found is not None else "",
     )
     consolidating.removal_begun(state, event.node, event.at)
 
@@ -51,6 +54,7 @@ def _undo(state: State, event: p.UndoRemoval, _touched: Touched) -> None:
     removal = state.removals.get(event.node)
     if removal is not None and removal.decision == event.removal:
         del state.removals[event.node]
+        late(state, removal.due, removal.delayed, deleted=False)
         if event.failed and event.pod:
             counts.add(state.counts, "cluster_autoscaler_evicted_pods_total", eviction_result="failed")
         if event.failed:
@@ -124,6 +128,18 @@ def count(state: State, node: str, nodes: int = 1) -> None:
     )
 
 
+def late(state: State, due: float | None, delayed: str, *, deleted: bool) -> None:
+    """How long after its time was over a node went, or was needed again, and what kept it last; where that was asked for."""
+    if due is not None and state.now >= due:
+        counts.observe(
+            state.histograms,
+            LATENCY,
+            state.now - due,
+            deleted="true" if deleted else "false",
+            delay_reason=delayed or "none",
+        )
+
+
 _Outcome = o.Applied | o.Rejected | o.Failed | o.Superseded
 
 
@@ -144,6 +160,7 @@ def deletion_answered(state: State, event: _Outcome, touched: Touched, *, applie
         if applied:
             touched.deleted.append((name, removal.uid, removal.drains))
             count(state, name)
+            late(state, removal.due, removal.delayed, deleted=True)
             del state.removals[name]
             continue
         removal.deletion = ""

@@ -48,6 +48,8 @@ EXPECTED = Refusal("BlockedByPod", pod_reason="Expected")
 WAITS = PodKey(ObjectKey("/"))
 """In place of the pod that has to complete, where it is only known that there is one."""
 SOON_S = 0.001
+PARALLEL = "MaxScaleDownParallelism"
+"""Of a node that could go but for those that are going."""
 
 
 class Room(msgspec.Struct):
@@ -295,10 +297,8 @@ def part_of_a_pass(state: State, index: Index, room: Room, now: float) -> Found:
             found.decisions.append(TrackUnneededNodes(at=now, before=before, more=True))
         found.due = now + SOON_S
         return found
-    changes = _changes(state, plan, now)
-    if changes is not None:
-        found.decisions.append(changes)
     if plan.more:
+        found.decisions += _changes(state, plan, {}, now)
         found.due = now + SOON_S
         return found
     choose(scene, plan)
@@ -306,8 +306,10 @@ def part_of_a_pass(state: State, index: Index, room: Room, now: float) -> Found:
     drains = replacement is not None and bool(
         replacement.begun
     )  # its pods are on their way to room that is free to see
-    if drains or cooling(state, room, settings, now):
+    if cools := drains or cooling(state, room, settings, now):
         plan.going = []
+    late = _late(scene, plan, settings, now, cools=cools) if settings.track_latency else {}
+    found.decisions += _changes(state, plan, late, now)
     found.decisions += begun(state, plan, settings, now)
     found.due = _due(state, scene, plan, settings, now)
     return found
@@ -421,20 +423,44 @@ def memory_of(state: State, settings: Settings, now: float) -> passes.Memory:
     )
 
 
-def _changes(state: State, plan: passes.Plan, now: float) -> TrackUnneededNodes | None:
-    """What is recorded of a part of a pass; None when it found what was known."""
+def _late(
+    scene: LiveScene, plan: passes.Plan, settings: Settings, now: float, *, cools: bool
+) -> dict[str, tuple[float, str]]:
+    """Unneeded nodes to when their time is over, and what keeps those now of which it is; empty of those that go."""
+    going = {leaver.name for leaver in plan.going}
+    found: dict[str, tuple[float, str]] = {}
+    for name, since in plan.memory.unneeded.items():
+        node = scene.cards.cards[name].node
+        due = since + wait_s(node, scene.groups[node.group], settings)
+        kept = due <= now and name not in going
+        reason = plan.waiting.get(name) or (passes.DELAYED if cools else PARALLEL)
+        found[name] = (due, reason if kept else "")
+    return found
+
+
+def _changes(
+    state: State, plan: passes.Plan, late: Mapping[str, tuple[float, str]], now: float
+) -> list[TrackUnneededNodes]:
+    """What is recorded of a part of a pass; nothing when it found what was known. `late`: where that is recorded, see `_late`."""
     places, since = plan.memory.places, plan.memory.unneeded
     fresh: list[UnneededNode] = []
     for name, removal in plan.unneeded.items():
         known = state.unneeded.get(name)
+        before = (known.due, known.delayed) if known is not None else (None, "")
+        due, reason = late.get(name, before)
+        delayed = reason or before[1]
         if (
             known is None
             or known.since != since[name]
             or known.waits is not bool(removal.waits)
             or known.risky is not removal.risky
             or (known.moves is not places[name] and known.moves != places[name])
+            or known.due != due
+            or known.delayed != delayed
         ):
-            entry = Unneeded(since[name], dict(places[name]), bool(removal.waits), removal.risky)
+            entry = Unneeded(
+                since[name], dict(places[name]), bool(removal.waits), removal.risky, due, delayed
+            )
             fresh.append(_entry(name, entry))
     # What a part of a pass has not reached is as it was.
     unreached = set(plan.candidates) - set(plan.refused) if plan.more else set()
@@ -450,16 +476,18 @@ def _changes(state: State, plan: passes.Plan, now: float) -> TrackUnneededNodes 
         for name, refusal in sorted(plan.refused.items())
     ]
     if not (fresh or needed or paused or (plan.more is not (state.scan.before is not None))):
-        return None
-    before = state.scan.before if state.scan.before is not None else len(state.unneeded)
-    return TrackUnneededNodes(
-        at=now,
-        unneeded=tuple(fresh),
-        needed=tuple(needed),
-        paused=tuple(paused),
-        before=before if plan.more else 0,
-        more=plan.more,
-    )
+        return []
+    begun_with = state.scan.before if state.scan.before is not None else len(state.unneeded)
+    return [
+        TrackUnneededNodes(
+            at=now,
+            unneeded=tuple(fresh),
+            needed=tuple(needed),
+            paused=tuple(paused),
+            before=begun_with if plan.more else 0,
+            more=plan.more,
+        )
+    ]
 
 
 def _entry(name: str, entry: Unneeded) -> UnneededNode:
@@ -469,6 +497,8 @@ def _entry(name: str, entry: Unneeded) -> UnneededNode:
         moves={str(pod): place for pod, place in entry.moves.items()},
         waits=entry.waits,
         risky=entry.risky,
+        due=entry.due,
+        delayed=entry.delayed,
     )
 
 

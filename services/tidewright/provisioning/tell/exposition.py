@@ -35,6 +35,7 @@ HELP = {
     "cluster_autoscaler_pending_node_deletions": "Nodes that are being removed.",
     "cluster_autoscaler_scaled_up_nodes_total": "Nodes ordered, once the cloud has accepted the order.",
     "cluster_autoscaler_scaled_down_nodes_total": "Nodes removed, by reason.",
+    "cluster_autoscaler_node_removal_latency_seconds": "From the end of a node's unneeded time to its deletion, or to its being needed again, by what kept it last (`node-removal-latency-tracking-enabled`).",
     "cluster_autoscaler_old_unregistered_nodes_removed_count": "Instances deleted that never became a node.",
     "cluster_autoscaler_failed_scale_ups_total": "Failures that left a group in backoff, by reason.",
     "cluster_autoscaler_evicted_pods_total": "Pods evicted to free nodes, by what came of it.",

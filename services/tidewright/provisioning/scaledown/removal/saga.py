@@ -71,6 +71,7 @@ class Removal(msgspec.Struct):
         again_at: before it no deletion is decided.
         rule: see `RemoveNode`.
         places: pod to the node where a pass found room for it.
+        due, delayed: see `UnneededNode`.
     """
 
     decision: str
@@ -92,6 +93,8 @@ class Removal(msgspec.Struct):
     again_at: float = 0.0
     rule: str = ""
     places: dict[PodKey, str] = {}
+    due: float | None = None
+    delayed: str = ""
 
     @property
     def held_at(self) -> float | None:
