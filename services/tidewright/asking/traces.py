@@ -22,7 +22,7 @@ from tidewright.events import registry
 from tidewright.events.base import Decision, Event, Outcome
 from tidewright.events.decisions import Effect
 from tidewright.events.outcomes import Applied, Superseded
-from tidewright.log.envelope import CAUSE_SEQ
+from tidewright.log.envelope import CAUSE_SEQ, WRITER
 from tidewright.log.reader import Record
 
 REMEMBERED: Final = 50_000
@@ -152,10 +152,14 @@ class Tracer:
         event = registry.read(record.body) if record is not None else None
         if record is None or not isinstance(event, Event):
             return []  # it has aged out: what came of it still has one trace
-        where, service = (
-            object_of(record.subject),
-            "log" if record.subject.split(".")[2] == "timer" else "watcher",
-        )
+        where = object_of(record.subject)
+        match self._source.subjects.class_token(record.subject):
+            case "timer":
+                service = "log"
+            case "fact" | "config":
+                service = "watcher"
+            case _:  # a decision or an answer whose own cause is not known
+                service = record.headers.get(WRITER, "log")
         return [
             Span(
                 trace_id=self._trace(root), span_id=self._id("cause", str(root)), name=f"{title(event)} {where}".strip(),
