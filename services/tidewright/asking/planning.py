@@ -37,7 +37,7 @@ REQUEST, BUFFER = "ProvisioningRequest", "CapacityBuffer"
 
 
 @dataclass
-class Wanted:
+class Draft:
     """A request or buffer that is tried, and the pod templates that come with it, by name."""
 
     namespace: str
@@ -48,7 +48,7 @@ class Wanted:
     templates: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
-async def provisioning(source: Source, wanted: Sequence[Wanted], moment: Moment) -> list[Answer]:
+async def provisioning(source: Source, wanted: Sequence[Draft], moment: Moment) -> list[Answer]:
     """What would be done about each, alone, on the same state.
 
     Raises:
@@ -60,7 +60,7 @@ async def provisioning(source: Source, wanted: Sequence[Wanted], moment: Moment)
     return [_previewed(one, msgspec.json.decode(body, type=State), now) for one in wanted]
 
 
-def _previewed(one: Wanted, state: State, now: float) -> Answer:
+def _previewed(one: Draft, state: State, now: float) -> Answer:
     where = state, one.namespace, one.name, one.spec
     if one.kind == BUFFER:
         return preview_of_buffer(*where, annotations=one.annotations, templates=one.templates, now=now)
@@ -83,7 +83,7 @@ async def spread_on(
 
 
 def answer(
-    source: Source, moment: Moment, wanted: Sequence[Wanted], answers: Sequence[Answer]
+    source: Source, moment: Moment, wanted: Sequence[Draft], answers: Sequence[Answer]
 ) -> ProvisioningPlan:
     """For programs."""
     return ProvisioningPlan(
@@ -94,7 +94,7 @@ def answer(
     )
 
 
-def _request(wanted: Wanted, found: Answer) -> PlannedRequest:
+def _request(wanted: Draft, found: Answer) -> PlannedRequest:
     return PlannedRequest(
         kind=wanted.kind, namespace=wanted.namespace, name=wanted.name, result=found.result,
         increases=tuple(

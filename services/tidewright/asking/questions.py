@@ -16,7 +16,7 @@ ROOT = "/api/v1"
 
 
 @dataclass(frozen=True)
-class Asked:
+class Parameter:
     """A parameter of a question, in the query of its URL.
 
     Attributes:
@@ -41,50 +41,50 @@ class Question:
     name: str
     help: str
     answer: type[msgspec.Struct]
-    parameters: tuple[Asked, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
     many: bool = False
 
 
-AT = Asked("at", "As of this log time (RFC 3339), so long ago (15m), or seq:N; now by default.")
-SINCE = Asked("since", "From this log time on, so long ago (15m), or seq:N.")
-UNTIL = Asked("until", "Up to this log time, so long ago, or seq:N; now by default.")
-KIND = Asked("kind", "Kind of the object, as subjects name it or one of its short names.", required=True)
-NAME = Asked("name", "Name of the object.", required=True)
-NAMESPACE = Asked("namespace", "Its namespace; empty for what has none.")
+AT = Parameter("at", "As of this log time (RFC 3339), so long ago (15m), or seq:N; now by default.")
+SINCE = Parameter("since", "From this log time on, so long ago (15m), or seq:N.")
+UNTIL = Parameter("until", "Up to this log time, so long ago, or seq:N; now by default.")
+KIND = Parameter("kind", "Kind of the object, as subjects name it or one of its short names.", required=True)
+NAME = Parameter("name", "Name of the object.", required=True)
+NAMESPACE = Parameter("namespace", "Its namespace; empty for what has none.")
 OBJECT = (KIND, NAMESPACE, NAME)
 
 QUESTIONS: tuple[Question, ...] = (
     Question("get", "The kinds that are decided on.", answers.KindList, (AT,)),
     Question(
         "list", "The objects of a kind.", answers.ObjectList,
-        (KIND, Asked("namespace", "Only of this namespace; empty for all."), Asked("name", "Only of this name."), AT),
+        (KIND, Parameter("namespace", "Only of this namespace; empty for all."), Parameter("name", "Only of this name."), AT),
     ),
     Question(
         "explain", "What was decided about an object and why, and why nothing else happens.", answers.ObjectExplanation,
         (
-            Asked("kind", "Kind of the object; not needed with a decision."), NAMESPACE,
-            Asked("name", "Name of the object; not needed with a decision."), AT,
-            Asked("decision", "Id of the decision to explain."),
+            Parameter("kind", "Kind of the object; not needed with a decision."), NAMESPACE,
+            Parameter("name", "Name of the object; not needed with a decision."), AT,
+            Parameter("decision", "Id of the decision to explain."),
         ),
     ),
     Question("state", "What was known of an object.", answers.ObjectState, (*OBJECT, AT)),
     Question(
         "series", "Values, marks and counts of an object over time, with the decisions on them.", answers.ObjectSeries,
-        (*OBJECT, SINCE, UNTIL, Asked("points", "Points of a line at most, 1 to 5000.", type="integer")),
+        (*OBJECT, SINCE, UNTIL, Parameter("points", "Points of a line at most, 1 to 5000.", type="integer")),
     ),
     Question(
         "events", "What happened, in order.", answers.LoggedEvent,
         (
-            SINCE, UNTIL, Asked("class", "Only of these classes, with commas between them."),
-            Asked("kind", "Only of this object: its kind."), Asked("namespace", "Only of this namespace."),
-            Asked("name", "Only of this object: its name."),
-            Asked("tail", "Only the last so many.", type="integer"),
+            SINCE, UNTIL, Parameter("class", "Only of these classes, with commas between them."),
+            Parameter("kind", "Only of this object: its kind."), Parameter("namespace", "Only of this namespace."),
+            Parameter("name", "Only of this object: its name."),
+            Parameter("tail", "Only the last so many.", type="integer"),
         ),
         many=True,
     ),
     Question(
         "compare", "Where an incumbent and we differ.", answers.ComparisonList,
-        (Asked("namespace", "Only of this namespace; empty for all."), Asked("name", "Only of this name."), SINCE),
+        (Parameter("namespace", "Only of this namespace; empty for all."), Parameter("name", "Only of this name."), SINCE),
     ),
     Question("plan.scale-down", "Which nodes would go now, and what keeps the others.", answers.ScaleDownPlan, (AT,)),
     Question("verify", "Whether the log is what its services would have written.", answers.LogVerification),

@@ -12,7 +12,7 @@ from tidewright.asking import planning
 from tidewright.asking.answers import ProvisioningPlan, ScaleDownPlan, builtins
 from tidewright.asking.errors import BadInput
 from tidewright.asking.options import AskedLogOptions, Output, emit
-from tidewright.asking.planning import BUFFER, Wanted
+from tidewright.asking.planning import BUFFER, Draft
 from tidewright.asking.point_in_time import moment_of
 from tidewright.asking.source import opened
 from tidewright.asking.tables import plain
@@ -108,7 +108,7 @@ def scale_down(
     return 0
 
 
-def as_text(request: Wanted, answer: Answer) -> str:
+def as_text(request: Draft, answer: Answer) -> str:
     """For people."""
     lines = [f"{request.kind} {request.namespace}/{request.name}: {_headline(request, answer)}"]
     for increase in answer.increases:
@@ -156,7 +156,7 @@ def _of_buffer(answer: Answer) -> str:
     return f"{text}{ordered}{f', and {missing} chunks have no room' if missing else ''}."
 
 
-def _headline(request: Wanted, answer: Answer) -> str:
+def _headline(request: Draft, answer: Answer) -> str:
     if request.kind == BUFFER:
         return _of_buffer(answer)
     pods = sum(int(s.get("count", 0)) for s in request.spec.get("podSets", ()))

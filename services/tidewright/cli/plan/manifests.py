@@ -7,12 +7,12 @@ from typing import Any
 
 from tidewright.asking.errors import BadInput
 from tidewright.asking.manifests import all_documents, known_fields
-from tidewright.asking.planning import BUFFER, REQUEST, Wanted
+from tidewright.asking.planning import BUFFER, REQUEST, Draft
 
 GROUP = "autoscaling.x-k8s.io"
 
 
-def read(path: Path, namespace: str) -> list[Wanted]:
+def read(path: Path, namespace: str) -> list[Draft]:
     """The requests and buffers of a file (`-` for standard input), in its order.
 
     Raises:
@@ -26,7 +26,7 @@ def read(path: Path, namespace: str) -> list[Wanted]:
     for document in documents:
         listed = isinstance(document, dict) and str(document.get("kind", "")).endswith("List")
         flat += document.get("items") or [] if listed else [document]
-    requests: list[Wanted] = []
+    requests: list[Draft] = []
     templates: dict[str, dict[str, dict[str, Any]]] = {}
     for number, manifest in enumerate(flat, start=1):
         if not isinstance(manifest, dict) or not isinstance(manifest.get("metadata"), dict):
@@ -42,9 +42,7 @@ def read(path: Path, namespace: str) -> list[Wanted]:
             if not isinstance(spec, dict):
                 raise BadInput(f"{name}: {kind} {own!r}: spec is missing")
             notes = {str(k): str(v) for k, v in (metadata.get("annotations") or {}).items()}
-            requests.append(
-                Wanted(space, own or f"unnamed-{number}", spec, kind=str(kind), annotations=notes)
-            )
+            requests.append(Draft(space, own or f"unnamed-{number}", spec, kind=str(kind), annotations=notes))
     if not requests:
         kinds = ", ".join(sorted({str(m.get("kind")) for m in flat})) or "nothing"
         raise BadInput(f"{name}: no ProvisioningRequest or CapacityBuffer of {GROUP} in it, but {kinds}")

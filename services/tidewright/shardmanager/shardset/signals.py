@@ -65,14 +65,14 @@ def backlog(shard_set: ShardSetState) -> int | None:
     return sum(backlogs) if backlogs else None
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class CanaryVerdict(msgspec.Struct, frozen=True):
     """Of a canary. `worse` names what is worse than in the others; empty: nothing is."""
 
     known: bool
     worse: str = ""
 
 
-def canary(shard_set: ShardSetState, pods: Collection[str], limits: CanaryAnalysis) -> Verdict:
+def canary(shard_set: ShardSetState, pods: Collection[str], limits: CanaryAnalysis) -> CanaryVerdict:
     """How the members on these pods do against all others; not known while either side tells nothing."""
     there = reporting(shard_set)
     new = [seen.signals for seen in there if seen.name in pods]
@@ -94,11 +94,11 @@ def canary(shard_set: ShardSetState, pods: Collection[str], limits: CanaryAnalys
             continue
         known = True
         if mine > max(limit * others, floor):
-            return Verdict(
+            return CanaryVerdict(
                 True,
                 f"{what} is {mine:g} in the canary and {others:g} in the others, allowed is {limit:g} times",
             )
-    return Verdict(known)
+    return CanaryVerdict(known)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
