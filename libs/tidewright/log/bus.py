@@ -175,7 +175,8 @@ class Bus:
             raise errors.LogUnavailable(
                 f"nats-server at {shown(self.url)} did not answer in {self.timeout_s:g} s ({described(error)})"
             ) from error
-        if what == APPENDING:
+        if what == APPENDING and answer.data and b'"error"' not in answer.data:
+            # The beginning of a batch is taken (with an empty answer) by a leader that the others do not hear, too.
             self._elsewhere.answered(what)
         return answer.data
 

@@ -13,8 +13,8 @@ from typing import Final
 
 PATIENCE_S: Final = 2.5
 """Wall seconds for which one kind of question is not answered before another server is tried, and between two tries."""
-FORGOTTEN_S: Final = 5.0
-"""A kind of question that was not asked for so long is not being asked in vain."""
+FORGOTTEN_S: Final = 10.0
+"""A kind of question that was not asked for so long, more than any pause between two attempts, is not being asked in vain."""
 
 
 class Elsewhere:
