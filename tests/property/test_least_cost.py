@@ -27,7 +27,7 @@ from tidewright.provisioning.pack.templates import Template, fits_reason
 from tidewright.provisioning.scaleup.leastcost.bound import bound_of, under_limits
 from tidewright.provisioning.scaleup.leastcost.problem import Column, Problem, problem_of
 from tidewright.provisioning.scaleup.leastcost.realising import realised
-from tidewright.provisioning.scaleup.leastcost.search import Found, search
+from tidewright.provisioning.scaleup.leastcost.search import SearchResult, search
 from tidewright.provisioning.scaleup.plans import Plan, World
 from tidewright.provisioning.scaleup.rounds import plan_all
 from tidewright.provisioning.settings import Quota, Settings
@@ -239,7 +239,7 @@ def problem(seed: int) -> Problem | None:
     return problem_of(items, columns, [])
 
 
-def kept(problem: Problem, found: Found) -> None:
+def kept(problem: Problem, found: SearchResult) -> None:
     """What the nodes hold is within what they have, and no class has more pods than wait."""
     total = np.zeros(len(problem.counts), dtype=np.int64)
     per_group: Counter[int] = Counter()

@@ -67,7 +67,7 @@ def _previewed(one: Draft, state: State, now: float) -> Answer:
     return preview(*where, templates=one.templates, now=now)
 
 
-async def scale_down(source: Source, moment: Moment) -> what_if_scaledown.Answer:
+async def scale_down(source: Source, moment: Moment) -> what_if_scaledown.ScaleDownAnswer:
     """Which nodes would go, in which order, and what keeps the others."""
     fold = await restored(source, Asked.about(source, BY_NAME["provisioning"], ""), moment.seq)
     copied = msgspec.json.decode(msgspec.json.encode(fold.state), type=State)
@@ -118,7 +118,9 @@ def _request(wanted: Draft, found: Answer) -> PlannedRequest:
     )  # fmt: skip
 
 
-def answer_of_scale_down(source: Source, moment: Moment, found: what_if_scaledown.Answer) -> ScaleDownPlan:
+def answer_of_scale_down(
+    source: Source, moment: Moment, found: what_if_scaledown.ScaleDownAnswer
+) -> ScaleDownPlan:
     """For programs."""
     return ScaleDownPlan(
         log=source.name, sequence=moment.seq, at=stamp(moment.at),

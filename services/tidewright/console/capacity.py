@@ -114,7 +114,7 @@ class Capacity:
     groups: tuple[GroupFill, ...]
     bookings: tuple[Booking, ...]
     waiting: tuple[Waiting, ...]
-    plan: what_if_scaledown.Answer
+    plan: what_if_scaledown.ScaleDownAnswer
 
 
 async def page(source: Source, kept: Kept, lists: Lists, looking: Looking) -> dict[str, Any]:

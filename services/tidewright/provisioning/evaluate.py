@@ -285,7 +285,7 @@ class Evaluation:
         grid: Grid,
         pool: dict[str, Demand],
         booked: dict[str, Demand],
-        standing: placeholders.Standing,
+        standing: placeholders.Placeholders,
     ) -> None:
         """Put nodes that are on their way into the grid, with the pods that they were ordered for.
 

@@ -330,6 +330,6 @@ def test_plan_and_explain_tell_of_it_before_and_while_it_is_under_way() -> None:
     assert "dear0 is being replaced by 1 of group cheap" in cluster.standing("dear0")
 
 
-def preview(cluster: Pools) -> what_if_scaledown.Answer:
+def preview(cluster: Pools) -> what_if_scaledown.ScaleDownAnswer:
     copied = msgspec.json.decode(msgspec.json.encode(cluster.state), type=State)
     return what_if_scaledown.preview(copied, cluster.now)

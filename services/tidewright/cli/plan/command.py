@@ -94,7 +94,7 @@ def scale_down(
 ) -> int:
     """Which nodes would go now, in which order, and what keeps the others, without doing it."""
 
-    async def run() -> tuple[what_if_scaledown.Answer, ScaleDownPlan]:
+    async def run() -> tuple[what_if_scaledown.ScaleDownAnswer, ScaleDownPlan]:
         async with opened(log, None if state == LIVE else Path(state)) as source:
             moment = await moment_of(source, at)
             found = await planning.scale_down(source, moment)

@@ -12,7 +12,7 @@ from tidewright.provisioning.buffers import conditions as cond
 from tidewright.provisioning.buffers.spec import ACTIVE
 
 
-class Standing(msgspec.Struct, frozen=True):
+class BufferStanding(msgspec.Struct, frozen=True):
     """A buffer's status, as far as injection looks at it.
 
     Attributes:
@@ -28,7 +28,7 @@ class Standing(msgspec.Struct, frozen=True):
     replicas: int | None = None
 
 
-class Template(msgspec.Struct, frozen=True):
+class BufferTemplate(msgspec.Struct, frozen=True):
     """A PodTemplate that is there: its generation and its `template`."""
 
     generation: int
@@ -42,7 +42,7 @@ class Injection(msgspec.Struct, frozen=True):
     condition: Condition
 
 
-def inject(standing: Standing, templates: Mapping[str, Template]) -> Injection | None:
+def inject(standing: BufferStanding, templates: Mapping[str, BufferTemplate]) -> Injection | None:
     """What becomes of a buffer; None for one that is left as it is. `templates` are those of its namespace."""
     ready = is_true(standing.conditions, cond.READY)
     if standing.strategy != ACTIVE or not (ready or is_true(standing.conditions, cond.PROVISIONING)):

@@ -20,7 +20,7 @@ from tidewright.kube.predicates import counted_alone
 from tidewright.provisioning.buffers import bursts
 from tidewright.provisioning.buffers import conditions as cond
 from tidewright.provisioning.buffers.extras import FOR
-from tidewright.provisioning.buffers.injection import Standing, Template, inject
+from tidewright.provisioning.buffers.injection import BufferStanding, BufferTemplate, inject
 from tidewright.provisioning.buffers.placeholders import arranged, possible
 from tidewright.provisioning.buffers.reports import reports
 from tidewright.provisioning.buffers.work import BufferWork, Wanted
@@ -103,7 +103,7 @@ def want(work: BufferWork) -> None:
     """Find out whose chunks take room, and say of the others why not."""
     for key in work.mine:
         status = work.status_of(key)
-        standing = Standing(
+        standing = BufferStanding(
             strategy=status.strategy,
             conditions=work.conditions_of(key),
             template=status.template,
@@ -123,14 +123,14 @@ def want(work: BufferWork) -> None:
         work.put(key, condition)
 
 
-def _template(work: BufferWork, key: BufferKey, name: str) -> Mapping[str, Template]:
+def _template(work: BufferWork, key: BufferKey, name: str) -> Mapping[str, BufferTemplate]:
     if key in work.assumed:
-        return {name: Template(0, work.assumed[key])}
+        return {name: BufferTemplate(0, work.assumed[key])}
     state, where = work.state, key_of(namespace_of(key), name)
     content, meta = state.templates.get(where), state.template_meta.get(where)
     if content is None:
         return {}
-    return {name: Template(meta.generation if meta is not None else 0, content)}
+    return {name: BufferTemplate(meta.generation if meta is not None else 0, content)}
 
 
 def _wanted(work: BufferWork, key: BufferKey, template: str, chunks: int) -> Wanted:

@@ -17,7 +17,7 @@ from tidewright.events.provisioning import ReportClusterStatus
 from tidewright.kube.conditions import transition
 from tidewright.kube.times import rfc3339
 from tidewright.provisioning.cluster.cluster_state import Counts, scaling_up
-from tidewright.provisioning.cluster.status_parts import HEALTH, SCALE_DOWN, SCALE_UP, Part
+from tidewright.provisioning.cluster.status_parts import HEALTH, SCALE_DOWN, SCALE_UP, StatusPart
 from tidewright.provisioning.cluster.view import GroupView, View
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.settings import Settings
@@ -143,7 +143,7 @@ def _parts(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every part that has a status, with its key."""
     for name, where in (("", document["clusterWide"]), *((g["name"], g) for g in document["nodeGroups"])):
         for kind in (HEALTH, SCALE_UP, SCALE_DOWN):
-            yield Part(kind, name).key, where[kind]
+            yield StatusPart(kind, name).key, where[kind]
 
 
 def _statuses(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 HEALTH, SCALE_UP, SCALE_DOWN = "health", "scaleUp", "scaleDown"
 
 
-class Part(NamedTuple):
+class StatusPart(NamedTuple):
     """Attributes:
     kind: `health`, `scaleUp` or `scaleDown`.
     group: empty for the whole cluster.
@@ -24,7 +24,7 @@ class Part(NamedTuple):
         return f"{self.kind}/{self.group}"
 
 
-def part_of(key: str) -> Part:
+def part_of(key: str) -> StatusPart:
     """The part that a key names."""
     kind, _, group = key.partition("/")
-    return Part(kind, group)
+    return StatusPart(kind, group)

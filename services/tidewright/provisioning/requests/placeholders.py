@@ -93,7 +93,7 @@ class Room:
         return free
 
 
-class Standing(NamedTuple):
+class Placeholders(NamedTuple):
     """Placeholders as an evaluation finds them.
 
     Attributes:
@@ -105,7 +105,7 @@ class Standing(NamedTuple):
     surplus: tuple[PodKey, ...]
 
 
-def standing(state: State, desired: Mapping[RequestKey, Sequence[Item]]) -> Standing:
+def standing(state: State, desired: Mapping[RequestKey, Sequence[Item]]) -> Placeholders:
     """Which placeholders stay, and which go. `wanted` says what is held for pods that have not come."""
     enough = Counter(
         {(key, i.shape.digest): i.count for key, items in desired.items() for i in _by_shape(items)}
@@ -122,7 +122,7 @@ def standing(state: State, desired: Mapping[RequestKey, Sequence[Item]]) -> Stan
             counts[place] += 1
         else:
             surplus.append(name)
-    return Standing(dict(counts), tuple(surplus))
+    return Placeholders(dict(counts), tuple(surplus))
 
 
 def _rests(held: Held, now: float) -> bool:
@@ -130,7 +130,7 @@ def _rests(held: Held, now: float) -> bool:
     return held.refused_at is not None and now < held.refused_at + REFUSED_S
 
 
-def arrange(state: State, index: Index, grid: Grid, current: Standing) -> None:
+def arrange(state: State, index: Index, grid: Grid, current: Placeholders) -> None:
     """Let the grid look as if what goes were gone, and what was ordered were there."""
     for name, held in state.held.items():
         row, pod = grid.rows.get(held.node), state.pods.get(name)
@@ -143,7 +143,7 @@ def arrange(state: State, index: Index, grid: Grid, current: Standing) -> None:
             grid.put(shape_of(state, index, held.shape), row)
 
 
-def without(items: Sequence[Item], key: RequestKey, current: Standing) -> tuple[Item, ...]:
+def without(items: Sequence[Item], key: RequestKey, current: Placeholders) -> tuple[Item, ...]:
     """What of a request's room no placeholder holds."""
     held = Counter({digest: n for (request, digest), n in current.counts.items() if request == key})
     rest = []
@@ -154,7 +154,7 @@ def without(items: Sequence[Item], key: RequestKey, current: Standing) -> tuple[
     return tuple(item for item in rest if item.count)
 
 
-def removals(state: State, current: Standing, now: float) -> Iterator[Decision]:
+def removals(state: State, current: Placeholders, now: float) -> Iterator[Decision]:
     """Placeholders that are needed no more are deleted."""
     for name in current.surplus:
         yield _removal(state, name, state.held[name], now)
@@ -166,7 +166,7 @@ def creations(
     now: float,
     *,
     missing: Mapping[RequestKey, Sequence[Item]],
-    current: Standing,
+    current: Placeholders,
     real: Grid,
     trial: Grid,
     starting: Mapping[int, str],
@@ -237,7 +237,7 @@ def placed(real: Grid, trial: Grid, shape: PodShape, starting: Mapping[int, str]
     return {name: pods for name, pods in sorted(on_nodes.items()) if pods > 0}
 
 
-def by_node(state: State, current: Standing) -> dict[str, list[str]]:
+def by_node(state: State, current: Placeholders) -> dict[str, list[str]]:
     """Node to the shapes that the placeholders on it stand for."""
     nodes: dict[str, list[str]] = {}
     for name, held in sorted(state.held.items()):

@@ -84,7 +84,7 @@ class RequestWork:
         self.claims: dict[tuple[str, Traits], dict[str, int]] = {}
         self.kept: dict[RequestKey, tuple[Item, ...]] = {}
         self.uncome: dict[RequestKey, tuple[Item, ...]] = {}
-        self.standing = placeholders.Standing({}, ())
+        self.standing = placeholders.Placeholders({}, ())
         self.unheld: dict[RequestKey, set[str]] = {}
         self.binding = binding
         self.held = binding and not holding.of_service(state).acts

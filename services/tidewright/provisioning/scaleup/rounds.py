@@ -15,7 +15,7 @@ from tidewright.provisioning.cluster.groups import cannot_grow, sibling
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.scaleup.coming import planned
-from tidewright.provisioning.scaleup.leastcost.planning import Joint, Share, jointly, plain, related_to
+from tidewright.provisioning.scaleup.leastcost.planning import GroupShare, Joint, jointly, plain, related_to
 from tidewright.provisioning.scaleup.leastcost.prices import Prices, prices_of
 from tidewright.provisioning.scaleup.leastcost.reasons import one_by_one, reasons_of
 from tidewright.provisioning.scaleup.options import Look, as_option, look, plan
@@ -178,7 +178,7 @@ class _Rounds:
         self.total.why = reasons_of(joint)
         self._settle()
 
-    def _shared(self, share: Share, prices: Prices, waiting: Sequence[Item], asked: Look) -> Plan:
+    def _shared(self, share: GroupShare, prices: Prices, waiting: Sequence[Item], asked: Look) -> Plan:
         """One group's part made into sizes, together with groups that are alike and cost the same."""
         name, held = share.group.id, share.estimate.placed
         price = prices.node

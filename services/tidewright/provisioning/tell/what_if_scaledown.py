@@ -69,7 +69,7 @@ class Replacing(msgspec.Struct, frozen=True, kw_only=True):
     rule: str = REPLACE
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class ScaleDownAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What a pass would do now.
 
     Attributes:
@@ -91,7 +91,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     healthy: bool
 
 
-def preview(state: State, now: float) -> Answer:
+def preview(state: State, now: float) -> ScaleDownAnswer:
     """A whole pass on this state, which is used up by it."""
     state.now = max(state.now, now)
     index = index_of(state)
@@ -100,7 +100,7 @@ def preview(state: State, now: float) -> Answer:
     if not index.settings.scale_down or not healthy(cards, index.settings):
         off = not index.settings.scale_down
         stay = {"ScaleDownDisabled" if off else "ClusterUnhealthy": tuple(sorted(state.nodes))}
-        return Answer(going=(), later={}, staying=stay, saves_micro=None, cooling=False, healthy=off)
+        return ScaleDownAnswer(going=(), later={}, staying=stay, saves_micro=None, cooling=False, healthy=off)
     cools = cooling(state, room, index.settings, state.now)
     plan = whole_pass(state, index, room, state.now)
     stays: dict[str, list[str]] = {}
@@ -112,7 +112,7 @@ def preview(state: State, now: float) -> Answer:
     later = {name: plan.waiting.get(name, "MaxParallelism") for name in plan.unneeded}
     if cools:
         going = ()
-    return Answer(
+    return ScaleDownAnswer(
         going=going,
         later={name: why for name, why in later.items() if name not in {one.node for one in going}},
         staying={reason: tuple(names) for reason, names in sorted(stays.items())},
@@ -202,7 +202,7 @@ def _in_words(reason: str) -> str:
     return f". {words[:1].upper()}{words[1:]}" if words else ""
 
 
-def as_text(answer: Answer) -> str:
+def as_text(answer: ScaleDownAnswer) -> str:
     """For people."""
     lines = []
     for number, going in enumerate(answer.going, 1):

@@ -26,13 +26,13 @@ from tidewright.provisioning.scaleup.leastcost.problem import (
     problem_of,
 )
 from tidewright.provisioning.scaleup.leastcost.realising import realised
-from tidewright.provisioning.scaleup.leastcost.search import Found, search
+from tidewright.provisioning.scaleup.leastcost.search import SearchResult, search
 from tidewright.provisioning.scaleup.plans import World
 
 _LARGEST_PRICE = 2**30
 
 
-class Share(NamedTuple):
+class GroupShare(NamedTuple):
     """One group's part: how many nodes, and what they hold of these shapes."""
 
     group: Group
@@ -46,7 +46,7 @@ class Joint(NamedTuple):
     bound: no nodes of these groups for these pods cost less; in the unit of `prices`.
     """
 
-    shares: tuple[Share, ...]
+    shares: tuple[GroupShare, ...]
     prices: Prices
     bound: int
 
@@ -105,7 +105,7 @@ def jointly(
         return None
     layouts, least = found
     shares = [
-        Share(g, _estimate(layouts, wanted, place, len(items)), shapes)
+        GroupShare(g, _estimate(layouts, wanted, place, len(items)), shapes)
         for g, layouts in zip(several, layouts, strict=True)
         if layouts
     ]
@@ -170,7 +170,7 @@ def _layouts(
     return layouts, bound
 
 
-def _of_classes(problem: Problem, found: Found, items: Sequence[Item]) -> _Layouts:
+def _of_classes(problem: Problem, found: SearchResult, items: Sequence[Item]) -> _Layouts:
     """Per group what its nodes hold, by shape: of a class the shapes one after the other."""
     queues = [[[number, items[number].count] for number in each] for each in problem.members]
     layouts: list[list[Layout]] = [[] for _ in problem.price]

@@ -15,7 +15,7 @@ import numpy as np
 from tidewright.provisioning.pack.nodes import Ints
 from tidewright.provisioning.scaleup.leastcost.bound import Floats
 from tidewright.provisioning.scaleup.leastcost.problem import Problem
-from tidewright.provisioning.scaleup.leastcost.search import Nodes
+from tidewright.provisioning.scaleup.leastcost.search import FilledNodes
 
 LOOKS = 20_000_000
 """Nodes looked at for pods that were too much where they were planned; what is left then is the next plan's."""
@@ -31,7 +31,7 @@ class Realised(NamedTuple):
     rest: Ints
 
 
-def realised(classes: Problem, items: Problem, nodes: Sequence[Nodes]) -> Realised:
+def realised(classes: Problem, items: Problem, nodes: Sequence[FilledNodes]) -> Realised:
     """Nodes that were planned for classes, with pods of their items; `items` is the problem in which each is a class of its own."""
     size = _sizes(items)
     queues = [_dealt(members, size, items.counts) for members in classes.members]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidewright.events.base import Because
 from tidewright.kube.podshape import PODS, PodShape
-from tidewright.provisioning.scaleup.leastcost.planning import Joint, Share
+from tidewright.provisioning.scaleup.leastcost.planning import GroupShare, Joint
 from tidewright.provisioning.scaleup.leastcost.prices import PRICED, VALUED, WEIGHED
 from tidewright.provisioning.tell.amounts import amount_text
 from tidewright.provisioning.tell.sentences import because
@@ -33,7 +33,7 @@ def one_by_one(price: int | None, other: int | None) -> tuple[Because, ...]:
     return (because("OneByOne", price=_amount(price or 0), other=_amount(other or 0)),)
 
 
-def _chosen(share: Share, price: int) -> Because:
+def _chosen(share: GroupShare, price: int) -> Because:
     held = [(pods, shape) for shape, pods in zip(share.shapes, share.estimate.placed, strict=True) if pods]
     _, most = max(held, key=lambda each: (each[0], each[1].digest))
     return because(

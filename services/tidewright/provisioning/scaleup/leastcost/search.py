@@ -54,7 +54,7 @@ _MOSTLY = 0.6
 _UNBOUNDED = 2**40
 
 
-class Nodes(NamedTuple):
+class FilledNodes(NamedTuple):
     """So many nodes of a group that hold so many pods of each class."""
 
     group: int
@@ -62,7 +62,7 @@ class Nodes(NamedTuple):
     nodes: int
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """Attributes:
     nodes: the plan.
     price: of its nodes; `first` that of the first plan.
@@ -70,7 +70,7 @@ class Found(NamedTuple):
     steps: what the improvement took.
     """
 
-    nodes: tuple[Nodes, ...]
+    nodes: tuple[FilledNodes, ...]
     price: int
     first: int
     bound: Bound
@@ -169,7 +169,7 @@ def _worth(pods: Floats, worth: Floats) -> float:
     return float(added(pods * worth))
 
 
-def search(problem: Problem) -> Found:
+def search(problem: Problem) -> SearchResult:
     """The plan of least cost that a bounded search finds; it places as many pods as it can."""
     bound = bound_of(problem)
     drafts = [_Draft(problem), _Draft(problem)]
@@ -182,9 +182,10 @@ def search(problem: Problem) -> Found:
         best = min((first, better), key=_cost)
         if limit_prices.any():
             bound = max(bound, under_limits(problem, limit_prices), key=lambda each: each.price)
-    return Found(
+    return SearchResult(
         nodes=tuple(
-            Nodes(group, tuple(int(n) for n in held.tolist()), nodes) for group, held, nodes in best.nodes
+            FilledNodes(group, tuple(int(n) for n in held.tolist()), nodes)
+            for group, held, nodes in best.nodes
         ),
         price=best.price(),
         first=first.price(),
