@@ -361,7 +361,7 @@ async def _connected(url: str) -> Log:
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
-            return await Log.connect(url, CLUSTER, name="chaos", timeout_s=5.0)
+            return await Log.connect(url, CLUSTER, name="chaos", timeout_s=5.0, patience_s=PATIENCE_S)
         except LogUnavailable:
             if time.monotonic() > deadline:
                 raise
