@@ -72,6 +72,29 @@ async def test_an_altered_decision_is_found_by_the_chain(log: Log) -> None:
     assert b"hold 1" in first.recomputed
 
 
+@pytest.mark.parametrize(
+    ("written", "altered_to"),
+    [
+        (b'"reason":"hold 1', b'"reason":7,"was":"hold 1'),
+        (b'"id":"counting.', b'"id":"counting '),
+        (b'"id":"', b'"id":7,"was":"'),
+        (b'{"type"', b'{"typ"'),
+        (b"{", b"["),
+    ],
+)
+async def test_a_decision_that_is_none_any_more_is_told_and_ends_nothing(
+    log: Log, written: bytes, altered_to: bytes
+) -> None:
+    records = await recorded(log)
+    place = next(i for i, r in enumerate(records) if b"hold 1" in r.body)
+    assert written in records[place].body
+    records[place] = altered(records[place], records[place].body.replace(written, altered_to, 1))
+    report = verified(log, records)
+    assert {d.cause for d in report.differences} & {"undecodable message", "altered decision"}
+    assert records[place].seq in {d.seq for d in report.differences}
+    assert report.decisions >= 47  # the others were compared all the same
+
+
 async def test_an_export_verifies_alone_and_shows_alteration(log: Log, tmp_path: Path) -> None:
     records = await recorded(log)
     path = tmp_path / "log.twlog"

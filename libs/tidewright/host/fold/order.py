@@ -58,8 +58,11 @@ def cause_of(identity: str) -> tuple[int, int]:
     Raises:
         ValueError: not an id of a decision.
     """
-    _, cause, n = identity.rsplit(".", 2)
-    return int(cause), int(n)
+    try:
+        _, cause, n = identity.rsplit(".", 2)
+        return int(cause), int(n)
+    except ValueError:
+        raise ValueError(f"{identity!r} is not the id of a decision") from None
 
 
 def taken_off(waiting: list[Waiting], position: int) -> list[Waiting]:

@@ -90,9 +90,35 @@ class Report:
             self.differences.append(difference)
 
 
+class _Heading(msgspec.Struct, frozen=True, gc=False):
+    """All that has to be known of a decision which is compared byte for byte: the rest of it need not be decoded."""
+
+    type: str
+    id: str = ""
+    prev: str = ""
+
+
+_headings = msgspec.json.Decoder(_Heading)
+_DECISIONS = frozenset(
+    name
+    for name, kind in registry.BY_NAME.items()
+    if issubclass(kind, Decision) and kind not in registry.UPCASTS
+)
+
+
+def _heading(body: bytes) -> _Heading | None:
+    """Of a decision as it is written today; None of what has to be decoded as a whole."""
+    try:
+        heading = _headings.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return heading if heading.type in _DECISIONS else None
+
+
 class _Recorded(msgspec.Struct, frozen=True, gc=False):
     seq: int
-    decided: Decided
+    id: str
+    body: bytes
     version: str
     digest: str
 
@@ -159,7 +185,7 @@ class SlotVerifier:
             self._report.undecided += word.seq > self.fold.position and word.token in self._tokens
             self._undecided = True
 
-    def decision(self, record: Record, decision: Decision) -> None:
+    def decision(self, record: Record, decision: Decision | _Heading) -> None:
         """A decision that the service recorded."""
         cause, _ = cause_of(decision.id)
         if cause <= self.fold.position:
@@ -168,7 +194,7 @@ class SlotVerifier:
             self._torn.append((self._last_cause, cause))
         self._chain, self._last_cause = digest_of(record.body), cause
         version = record.headers.get(envelope.VERSION, "")
-        recorded = _Recorded(record.seq, Decided(decision, record.body), version, self._chain)
+        recorded = _Recorded(record.seq, decision.id, record.body, version, self._chain)
         self._report.software[f"{self._service} {version}".rstrip()] += 1
         self._recorded.setdefault(cause, []).append(recorded)
 
@@ -262,10 +288,12 @@ class SlotVerifier:
             for recorded in self._recorded.pop(cause):
                 self._differs(
                     recorded.seq, "altered or missing fact",
-                    f"decision {recorded.decided.decision.id} answers event {cause}, which is not on the log",
-                    recorded=recorded.decided.body,
+                    f"decision {recorded.id} answers event {cause}, which is not on the log",
+                    recorded=recorded.body,
                 )  # fmt: skip
-                self.fold.replay_decision(recorded.decided)
+                decision = registry.read(recorded.body)
+                if isinstance(decision, Decision):
+                    self.fold.replay_decision(Decided(decision, recorded.body))
 
     def finish(self) -> None:
         """No more records: what waits was not decided yet."""
@@ -294,7 +322,7 @@ class SlotVerifier:
         """What is decided about an event with what is recorded; `before` it, the chain was this."""
         self._report.decisions += len(recorded)
         same = len(decided) == len(recorded) and all(
-            mine.body == theirs.decided.body for mine, theirs in zip(decided, recorded, strict=True)
+            mine.body == theirs.body for mine, theirs in zip(decided, recorded, strict=True)
         )
         if same:
             return
@@ -307,7 +335,7 @@ class SlotVerifier:
         torn = any(low <= seq <= high for low, high in self._torn)
         for n in range(max(len(decided), len(recorded))):
             mine = decided[n].body if n < len(decided) else b""
-            theirs = recorded[n].decided.body if n < len(recorded) else b""
+            theirs = recorded[n].body if n < len(recorded) else b""
             if mine == theirs:
                 continue
             at = recorded[n].seq if n < len(recorded) else seq
@@ -315,6 +343,8 @@ class SlotVerifier:
             cause: Cause = "different decision"
             if torn:
                 cause = "altered decision"
+            elif theirs and registry.read(theirs) is registry.UNREADABLE:
+                cause = "undecodable message"
             elif _is_other(version, self._software):
                 cause = "other software version"
             what = (
@@ -407,6 +437,14 @@ class Verifier:
         """Checkpoints compared so far; none when the service has never run."""
         return sum(verifier.checkpoints for verifier in self._all)
 
+    def decided(self, record: Record, decision: Decision | _Heading, slots: Iterable[SlotVerifier]) -> None:
+        """A decision that the service recorded in these slots."""
+        try:
+            for verifier in slots:
+                verifier.decision(record, decision)
+        except ValueError as error:
+            self.undecodable(record, error, slots)
+
     def undecodable(self, record: Record, error: Exception, slots: Iterable[SlotVerifier]) -> None:
         """A message that the service reads in these slots is no event, or no checkpoint."""
         for verifier in slots:
@@ -455,13 +493,14 @@ class Verification:
         self.verifiers = tuple(verifiers)
         self._readings = BySubject(self._read_by)
 
-    def _read_by(self, subject: str) -> tuple[Reading, ...]:
-        readings = (verifier.reading(subject) for verifier in self.verifiers)
-        return tuple([reading for reading in readings if reading is not None])
+    def _read_by(self, subject: str) -> tuple[tuple[Reading, ...], bool]:
+        """Who reads a subject, and whether all of them only compare what is there."""
+        readings = [r for verifier in self.verifiers if (r := verifier.reading(subject)) is not None]
+        return tuple(readings), all(role is Role.DECISION for _, role, _, _ in readings)
 
     def take(self, record: Record) -> None:
         """Fold or compare one record."""
-        readings = self._readings[record.subject]
+        readings, compared = self._readings[record.subject]
         if not readings:
             return
         try:
@@ -471,6 +510,10 @@ class Verification:
         except Unsound as error:
             for service, _, slots, _ in readings:
                 service.undecodable(record, error, slots)
+            return
+        if compared and (heading := _heading(record.body)) is not None:
+            for service, _, slots, _ in readings:
+                service.decided(record, heading, slots)
             return
         event = registry.read(record.body)
         if event is registry.UNREADABLE:
@@ -484,8 +527,7 @@ class Verification:
                     for verifier in slots:
                         verifier.input(record.seq, record.body, event)
             elif isinstance(event, Decision):
-                for verifier in slots:
-                    verifier.decision(record, event)
+                service.decided(record, event, slots)
 
     def _set_aside(self, record: Record, readings: tuple[Reading, ...]) -> None:
         """What does not decode is an input like any other, of which nothing comes; but no decision of ours is such."""
