@@ -29,6 +29,7 @@ from tidewright.log.connection import Committed, Message
 from tidewright.log.continuity import Continuity, Extent
 from tidewright.log.envelope import Writer
 from tidewright.log.install import TTL_S
+from tidewright.log.outage import Outage
 from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot, Snapshots
 from tidewright.log.snapshots import decode as decode_snapshot
@@ -97,6 +98,7 @@ class Link:
         self._stream, self._draw = stream, draw
         self.unable = ""
         self.continuity = Continuity(self.stream, self.extent)
+        self.outage = Outage()
 
     async def extent(self) -> Extent:
         await self.travel()
