@@ -25,17 +25,17 @@ from tidewright.provisioning.scaledown.drain import evictions
 from tidewright.provisioning.scaledown.drain.budgets import Allowance
 from tidewright.provisioning.scaledown.drain.rules import sort_pods
 from tidewright.provisioning.scaledown.going import cooldown
-from tidewright.provisioning.scaledown.going.parallel import Room, cropped
+from tidewright.provisioning.scaledown.going.parallel import Parallelism, cropped
 from tidewright.provisioning.scaledown.going.timers import Floors, too_early
 from tidewright.provisioning.scaledown.going.whole import Leaver
 from tidewright.provisioning.scaledown.removal.soft import soft_marks
 from tidewright.provisioning.scaledown.scene import (
-    Budget,
     GroupTraits,
     Owner,
     Owners,
     Refusal,
     Resident,
+    SceneBudget,
     SceneNode,
 )
 from tidewright.provisioning.scaledown.simulation.placing import Destinations
@@ -128,9 +128,9 @@ def owners_of(entries: Sequence[Entry] | None) -> Owners:
     )
 
 
-def budgets_of(entries: Sequence[Entry]) -> list[Budget]:
+def budgets_of(entries: Sequence[Entry]) -> list[SceneBudget]:
     return [
-        Budget(
+        SceneBudget(
             namespace=entry.get("namespace", "default"),
             name=entry.get("name", f"b{number}"),
             selector=_selector(entry.get("selector", {})),
@@ -435,7 +435,7 @@ def parallelism(case: Case, ways: Ways) -> dict[str, Any]:
             leavers += [
                 Leaver(name=f"{name}-{i}", group=NodeGroupId(name), drains=drains) for i in range(nodes)
             ]
-    room = Room(
+    room = Parallelism(
         options["max_parallelism"] - going["empty"] - going["drain"], options["max_drain"] - going["drain"]
     )
     found = cropped(leavers, groups, room, as_reference="B18" in ways)

@@ -19,7 +19,14 @@ from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.scaledown import passes
 from tidewright.provisioning.scaledown.drain.budgets import Allowance
 from tidewright.provisioning.scaledown.drain.rules import sort_pods
-from tidewright.provisioning.scaledown.scene import Budget, GroupTraits, Owner, Owners, Resident, SceneNode
+from tidewright.provisioning.scaledown.scene import (
+    GroupTraits,
+    Owner,
+    Owners,
+    Resident,
+    SceneBudget,
+    SceneNode,
+)
 from tidewright.provisioning.settings import GIB, Settings
 
 _SETTINGS = {
@@ -163,7 +170,7 @@ def scene_of(case: Case, settings: Settings) -> passes.Scene:
         groups=places.groups,
         grid=grid,
         budgets=[
-            Budget(
+            SceneBudget(
                 namespace=entry["metadata"].get("namespace", "default"),
                 name=entry["metadata"]["name"],
                 selector=LabelSelector.of(entry["spec"].get("selector")),
@@ -224,7 +231,7 @@ def _drainability(case: Case, scene: passes.Scene, settings: Settings) -> dict[s
     return found
 
 
-def _pass(plan: passes.Plan, at: float) -> dict[str, Any]:
+def _pass(plan: passes.PassPlan, at: float) -> dict[str, Any]:
     lists = {
         "removable": plan.ready,
         "delete": plan.going,

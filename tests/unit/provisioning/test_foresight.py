@@ -14,7 +14,7 @@ from tidewright.events import registry
 from tidewright.events.config import ConfigSet
 from tidewright.events.placement import PlacementObjectObserved
 from tidewright.provisioning.foresight.kept import Workload
-from tidewright.provisioning.foresight.wanted import Standing, lacking
+from tidewright.provisioning.foresight.wanted import WorkloadPods, lacking
 
 
 def orders(cluster: Workloads) -> list[tuple[str, int]]:
@@ -358,40 +358,40 @@ SURGE: dict[str, Any] = {"max_surge": "25%"}
 @pytest.mark.parametrize(
     ("kind", "fields", "standing", "many"),
     [
-        ("Deployment", {"replicas": 10}, Standing(active=4, current=4), 6),
-        ("Deployment", {"replicas": 10, "observed": 7}, Standing(active=4, current=4), 3),
-        ("Deployment", {"replicas": 10, **SURGE}, Standing(active=10, current=0), 3),
-        ("Deployment", {"replicas": 10, **SURGE}, Standing(active=12, current=4), 1),
-        ("Deployment", {"replicas": 10, **SURGE, "paused": True}, Standing(active=10, current=4), 0),
-        ("Deployment", {"replicas": 4, **SURGE}, Standing(active=10, current=10), 0),
-        ("Deployment", {"replicas": 10}, Standing(leaving=10, former=10), 0),
-        ("Deployment", {"replicas": 10}, Standing(active=7, current=7, leaving=3), 3),
-        ("Deployment", {"replicas": 10, **SURGE}, Standing(leaving=10, former=10), 10),
-        ("ReplicaSet", {"replicas": 3}, Standing(active=1, current=1, leaving=5), 2),
-        ("StatefulSet", {"replicas": 5}, Standing(active=1, leaving=1), 3),
-        ("StatefulSet", {"replicas": 5, "ordered": True}, Standing(active=1), 1),
-        ("Job", {"replicas": 4, "completions": 10}, Standing(active=1), 3),
-        ("Job", {"replicas": 4, "completions": 10, "succeeded": 8}, Standing(active=1), 1),
-        ("Job", {"replicas": 4, "completions": 10, "succeeded": 9, "observed": 1}, Standing(active=0), 0),
-        ("Job", {"replicas": 4}, Standing(active=1), 3),
-        ("Job", {"replicas": 4, "completions": 10}, Standing(active=1, leaving=3), 3),
-        ("Job", {"replicas": 4, "completions": 10, "after_end": True}, Standing(active=1, leaving=2), 1),
-        ("Job", {"replicas": 4, "succeeded": 1}, Standing(active=1), 0),
-        ("Job", {"replicas": 4, "suspended": True}, Standing(), 0),
-        ("Job", {"replicas": 4, "ended": True}, Standing(), 0),
-        ("CloneSet", {"replicas": 4}, Standing(active=1), 3),
-        ("Rollout", {"replicas": -1}, Standing(), 0),
-        ("Deployment", {"replicas": 4, "deleting": True}, Standing(), 0),
+        ("Deployment", {"replicas": 10}, WorkloadPods(active=4, current=4), 6),
+        ("Deployment", {"replicas": 10, "observed": 7}, WorkloadPods(active=4, current=4), 3),
+        ("Deployment", {"replicas": 10, **SURGE}, WorkloadPods(active=10, current=0), 3),
+        ("Deployment", {"replicas": 10, **SURGE}, WorkloadPods(active=12, current=4), 1),
+        ("Deployment", {"replicas": 10, **SURGE, "paused": True}, WorkloadPods(active=10, current=4), 0),
+        ("Deployment", {"replicas": 4, **SURGE}, WorkloadPods(active=10, current=10), 0),
+        ("Deployment", {"replicas": 10}, WorkloadPods(leaving=10, former=10), 0),
+        ("Deployment", {"replicas": 10}, WorkloadPods(active=7, current=7, leaving=3), 3),
+        ("Deployment", {"replicas": 10, **SURGE}, WorkloadPods(leaving=10, former=10), 10),
+        ("ReplicaSet", {"replicas": 3}, WorkloadPods(active=1, current=1, leaving=5), 2),
+        ("StatefulSet", {"replicas": 5}, WorkloadPods(active=1, leaving=1), 3),
+        ("StatefulSet", {"replicas": 5, "ordered": True}, WorkloadPods(active=1), 1),
+        ("Job", {"replicas": 4, "completions": 10}, WorkloadPods(active=1), 3),
+        ("Job", {"replicas": 4, "completions": 10, "succeeded": 8}, WorkloadPods(active=1), 1),
+        ("Job", {"replicas": 4, "completions": 10, "succeeded": 9, "observed": 1}, WorkloadPods(active=0), 0),
+        ("Job", {"replicas": 4}, WorkloadPods(active=1), 3),
+        ("Job", {"replicas": 4, "completions": 10}, WorkloadPods(active=1, leaving=3), 3),
+        ("Job", {"replicas": 4, "completions": 10, "after_end": True}, WorkloadPods(active=1, leaving=2), 1),
+        ("Job", {"replicas": 4, "succeeded": 1}, WorkloadPods(active=1), 0),
+        ("Job", {"replicas": 4, "suspended": True}, WorkloadPods(), 0),
+        ("Job", {"replicas": 4, "ended": True}, WorkloadPods(), 0),
+        ("CloneSet", {"replicas": 4}, WorkloadPods(active=1), 3),
+        ("Rollout", {"replicas": -1}, WorkloadPods(), 0),
+        ("Deployment", {"replicas": 4, "deleting": True}, WorkloadPods(), 0),
         (
             "Job",
             {"replicas": 4, "annotations": {"autoscaling.x-k8s.io/consume-provisioning-request": "r"}},
-            Standing(),
+            WorkloadPods(),
             0,
         ),
     ],
 )
 def test_how_many_pods_a_workload_lacks(
-    kind: str, fields: dict[str, Any], standing: Standing, many: int
+    kind: str, fields: dict[str, Any], standing: WorkloadPods, many: int
 ) -> None:
     assert lacking(kind, Workload(uid="u", api_version="v", **fields), standing) == many
 

@@ -16,7 +16,7 @@ from tidewright.kube.keys import BufferKey, PodKey, parts
 from tidewright.kube.podshape import PodShape
 from tidewright.provisioning.buffers.kept import CHUNK, HeldChunk
 from tidewright.provisioning.buffers.work import BufferWork
-from tidewright.provisioning.requests.placeholders import Room, manifest_spec, new_name
+from tidewright.provisioning.requests.placeholders import FreeRoom, manifest_spec, new_name
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell.sentences import because
@@ -72,7 +72,7 @@ def arranged(work: BufferWork, places: Mapping[BufferKey, Mapping[str, int]]) ->
 
 
 def _made(work: BufferWork, wanted: Mapping[tuple[BufferKey, str, str], int]) -> list[Decision]:
-    room, decisions = Room(work.state, work.index), list[Decision]()
+    room, decisions = FreeRoom(work.state, work.index), list[Decision]()
     many = Counter(held.buffer for held in work.state.held_chunks.values() if not held.leaving)
     for (key, _, node), chunks in sorted(wanted.items()):
         shape = work.wanted[key].shape if key in work.wanted else None

@@ -44,7 +44,7 @@ from tidewright.provisioning.scaledown.drain.rules import BLOCKED_BY_POD
 from tidewright.provisioning.scaledown.going.cooldown import cool_at
 from tidewright.provisioning.scaledown.going.whole import WAITS_FOR_POD
 from tidewright.provisioning.scaledown.scanning import Found, Room, cooling, last_of, replacing
-from tidewright.provisioning.scaledown.scene import Refusal, Removal
+from tidewright.provisioning.scaledown.scene import Refusal, Removable
 from tidewright.provisioning.scaledown.simulation.placing import Destinations
 from tidewright.provisioning.scaledown.simulation.removal import Hints, Simulation
 from tidewright.provisioning.scaleup.orders import Orders, ordered_plan, status_event
@@ -60,7 +60,7 @@ STANDS_S = 300.0
 """How much longer than its nodes may take to come a replacement waits, for budgets too, before it is given up."""
 
 
-def concluded(state: State, index: Index, room: Room, plan: passes.Plan | None, now: float) -> Found:
+def concluded(state: State, index: Index, room: Room, plan: passes.PassPlan | None, now: float) -> Found:
     """What comes next for what is being replaced; where nothing is, what a round finds after a pass.
 
     `plan` is what the pass came to; None when there was none, since scale-down is off or the cluster is not healthy.
@@ -319,7 +319,7 @@ class _Following:
         removals = self.state.removals.items()
         return going or any(r.drains and name not in self.replacement.nodes for name, r in removals)
 
-    def _fitting(self, left: Sequence[str]) -> dict[str, Removal] | Refusal:
+    def _fitting(self, left: Sequence[str]) -> dict[str, Removable] | Refusal:
         """Where the pods of these nodes go, all of them together; or what keeps one."""
         scene = self.round.scene
         stand = set(replacing(self.state, self.replacement))
@@ -332,7 +332,7 @@ class _Following:
             now=self.now,
             hints=Hints(self.round.packed(left, closed)),
         )
-        found: dict[str, Removal] = {}
+        found: dict[str, Removable] = {}
         for name in left:
             removal = simulation.attempt(name)
             if isinstance(removal, Refusal):

@@ -87,7 +87,9 @@ class Round:
         kept: nodes tried alone that something keeps, whatever others cost.
     """
 
-    def __init__(self, state: State, index: Index, room: Room, plan: passes.Plan | None, now: float) -> None:
+    def __init__(
+        self, state: State, index: Index, room: Room, plan: passes.PassPlan | None, now: float
+    ) -> None:
         self.state, self.index, self.now = state, index, now
         self.settings = index.settings
         self.scene = LiveScene(state, index, cards_of(state, index, now), room, now)

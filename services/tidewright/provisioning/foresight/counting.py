@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from tidewright.kube.keys import PodKey, namespace_of
 from tidewright.provisioning.foresight.kept import Workload
-from tidewright.provisioning.foresight.wanted import Standing
+from tidewright.provisioning.foresight.wanted import WorkloadPods
 from tidewright.provisioning.state import Pod, State, owner_key
 
 
@@ -104,7 +104,7 @@ class Counting:
         named = _named_after(key, pod)
         return self.top(named) if named in self._workloads else ""
 
-    def standing(self, state: State, key: str) -> Standing:
+    def standing(self, state: State, key: str) -> WorkloadPods:
         """The pods of a workload at the top."""
         revision = self.revision(key)
         active = current = leaving = former = 0
@@ -117,7 +117,7 @@ class Counting:
                     continue
                 active += 1
                 current += mine
-        return Standing(active=active, current=current, leaving=leaving, former=former)
+        return WorkloadPods(active=active, current=current, leaving=leaving, former=former)
 
     def revision(self, key: str) -> str:
         """The ReplicaSet that has what a Deployment wants now; empty where none is known, and for others than Deployments."""

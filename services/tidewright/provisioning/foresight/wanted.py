@@ -9,7 +9,7 @@ from tidewright.provisioning.pending.helped import SCALE_UP_DELAY
 from tidewright.provisioning.requests.spec import consumes
 
 
-class Standing(msgspec.Struct, frozen=True):
+class WorkloadPods(msgspec.Struct, frozen=True):
     """Pods that a workload has.
 
     Attributes:
@@ -25,7 +25,7 @@ class Standing(msgspec.Struct, frozen=True):
     former: int = 0
 
 
-def lacking(kind: str, workload: Workload, standing: Standing) -> int:
+def lacking(kind: str, workload: Workload, standing: WorkloadPods) -> int:
     """Pods that are about to be made; 0 where none is, or where they ask for room in another way, or later.
 
     What the controller says it has counts too where it is more: pods that have just ended, or that have not been seen.

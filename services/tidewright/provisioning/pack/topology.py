@@ -20,7 +20,7 @@ from tidewright.provisioning.pack.nodes import Ints, Mask
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 
 
-class Leaving(NamedTuple):
+class Discounted(NamedTuple):
     """Rows of a grid that count for less: of nodes that are gone already, and one whose pods are just being placed."""
 
     gone: Mask
@@ -33,12 +33,12 @@ class Walk:
     Call `allowed`, choose a row of it, call `take`. After adding nodes to the grid make a new walk.
     """
 
-    def __init__(self, grid: Grid, shape: PodShape, leaving: Leaving | None = None) -> None:
+    def __init__(self, grid: Grid, shape: PodShape, discounted: Discounted | None = None) -> None:
         self.grid = grid
         self.shape = shape
         self.room = grid.capacity(shape)
         self._tied = grid.devices.ties(shape)
-        self._spread = [_SpreadCount(grid, shape, constraint, leaving) for constraint in shape.spread]
+        self._spread = [_SpreadCount(grid, shape, constraint, discounted) for constraint in shape.spread]
         self._apart = [
             _domain_counts(grid, term.key, (shape.digest,))
             for term in shape.anti_affinity
@@ -86,7 +86,7 @@ class _SpreadCount:
     """Matching pods per domain of one spread constraint, and which domains count for the minimum."""
 
     def __init__(
-        self, grid: Grid, shape: PodShape, constraint: Spread, leaving: Leaving | None = None
+        self, grid: Grid, shape: PodShape, constraint: Spread, discounted: Discounted | None = None
     ) -> None:
         self.constraint = constraint
         self.own = int(constraint.selector.matches(shape.labels))
@@ -103,10 +103,10 @@ class _SpreadCount:
             counting &= grid.tolerated(shape)
         for other_constraint in shape.spread:  # a node without all the keys is in no domain
             counting &= grid.column(other_constraint.key)[0] >= 0
-        if leaving is not None:
-            counting &= ~leaving.gone
+        if discounted is not None:
+            counting &= ~discounted.gone
             if constraint.honor_taints and untolerated(shape, (Taint(TO_BE_DELETED),)) is not None:
-                counting[leaving.ghost] = False
+                counting[discounted.ghost] = False
         self.counting = counting
         self.ids, self.counts = _domain_counts(grid, constraint.key, matching, counting)
         self.domains = np.unique(self.ids[counting])

@@ -173,7 +173,7 @@ def hold_room(work: RequestWork, real: Grid, trial: Grid, starting: Mapping[int,
     decisions = list(placeholders.removals(work.state, work.standing, work.now))
     if work.holds():
         missing = {key: placeholders.without(items, key, work.standing) for key, items in work.uncome.items()}
-        room = placeholders.Room(work.state, work.index)
+        room = placeholders.FreeRoom(work.state, work.index)
         decisions += placeholders.creations(
             work.state,
             work.settings,

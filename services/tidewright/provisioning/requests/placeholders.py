@@ -6,7 +6,7 @@ request carry them before they are ready: the scheduler does not look at them an
 
 A booking may stand where pods still run that it does not heed: expendable ones, which the scheduler preempts
 for its consumers, and placeholders that are going. A node refuses what is bound to it and does not fit beside
-them, so a placeholder waits until they are gone (`Room`).
+them, so a placeholder waits until they are gone (`FreeRoom`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REFUSED_S = 60.0
 """For so long a node that refused a placeholder of a request is not tried again for it."""
 
 
-class Room:
+class FreeRoom:
     """What nodes have free beside all that runs on them, whatever placement thinks of it.
 
     Attributes:
@@ -170,7 +170,7 @@ def creations(
     real: Grid,
     trial: Grid,
     starting: Mapping[int, str],
-    room: Room,
+    room: FreeRoom,
 ) -> Iterator[Decision]:
     """Placeholders for what none holds, on the nodes where this evaluation has placed it.
 
@@ -208,7 +208,7 @@ def creations(
                 yield _creation(settings, now, key, name=name, shape=item.shape, node=node)
 
 
-def _with_room(nodes: dict[str, int], room: Room, request: RequestKey, shape: PodShape) -> str | None:
+def _with_room(nodes: dict[str, int], room: FreeRoom, request: RequestKey, shape: PodShape) -> str | None:
     """The first of these nodes that takes a placeholder now; those before it that do not are left out."""
     for node in list(nodes):
         if room.take(request, node, shape):

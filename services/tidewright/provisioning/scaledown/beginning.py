@@ -15,7 +15,7 @@ from tidewright.provisioning.scaledown.drain.evictions import Evicted
 from tidewright.provisioning.scaledown.going.whole import Leaver
 from tidewright.provisioning.scaledown.removal.evicting import grace_s, priority_of
 from tidewright.provisioning.scaledown.removal.standing import movers
-from tidewright.provisioning.scaledown.scene import Removal
+from tidewright.provisioning.scaledown.scene import Removable
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import Lately, State
 from tidewright.provisioning.tell.sentences import because
@@ -27,22 +27,24 @@ PLACES = 5
 """Nodes that a reason names, of those where pods would go."""
 
 
-def begun(state: State, plan: passes.Plan, settings: Settings, now: float) -> list[RemoveNode]:
+def begun(state: State, plan: passes.PassPlan, settings: Settings, now: float) -> list[RemoveNode]:
     """A decision for each node that goes, in their order."""
     return [_removal(state, plan, leaver, settings, now) for leaver in plan.going]
 
 
-def _removal(state: State, plan: passes.Plan, leaver: Leaver, settings: Settings, now: float) -> RemoveNode:
-    group, removal, evicted = (
+def _removal(
+    state: State, plan: passes.PassPlan, leaver: Leaver, settings: Settings, now: float
+) -> RemoveNode:
+    group, removable, evicted = (
         state.groups[leaver.group],
         plan.unneeded[leaver.name],
         plan.evictions[leaver.name],
     )
     whole = (other.name for other in plan.going if other.group == leaver.group) if group.zero_or_max else ()
     why = [because("Unneeded", node=leaver.name, unneeded_s=int(now - plan.memory.unneeded[leaver.name]))]
-    if removal.moves:
-        why.append(_fits(removal))
-    arithmetic = _consolidated(state, leaver, pods=len(removal.moves))
+    if removable.moves:
+        why.append(_fits(removable))
+    arithmetic = _consolidated(state, leaver, pods=len(removable.moves))
     why += arithmetic
     return _decision(
         state,
@@ -59,31 +61,31 @@ def _removal(state: State, plan: passes.Plan, leaver: Leaver, settings: Settings
 
 
 def replaced(
-    state: State, removal: Removal, leaves: Evicted, settings: Settings, *, now: float, why: Because
+    state: State, removable: Removable, leaves: Evicted, settings: Settings, *, now: float, why: Because
 ) -> RemoveNode:
     """The decision for a node that others replace, and that goes now that they stand; `why` is what that saves."""
     return _decision(
         state,
-        removal.node,
+        removable.node,
         leaves.pods,
         settings,
         now=now,
-        drains=not removal.empty,
+        drains=not removable.empty,
         daemons=leaves.daemons,
         whole=(),
-        why=(why, _fits(removal)),
+        why=(why, _fits(removable)),
         rule=REPLACEMENT,
     )
 
 
-def _fits(removal: Removal) -> Because:
+def _fits(removable: Removable) -> Because:
     """Where the pods of a node go."""
-    where = Counter(removal.moves.values()).most_common(PLACES)
+    where = Counter(removable.moves.values()).most_common(PLACES)
     return because(
         "PodsFitElsewhere",
-        pods=len(removal.moves),
+        pods=len(removable.moves),
         places=", ".join(f"{name} ({pods})" for name, pods in where),
-        nodes=len(set(removal.moves.values())),
+        nodes=len(set(removable.moves.values())),
     )
 
 

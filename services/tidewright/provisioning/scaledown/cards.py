@@ -34,16 +34,15 @@ from tidewright.provisioning.scaledown.drain.rules import (
     thought_gone_after,
 )
 from tidewright.provisioning.scaledown.scene import (
-    Budget,
     GroupTraits,
     Owner,
     Owners,
     Resident,
+    SceneBudget,
     SceneNode,
 )
 from tidewright.provisioning.settings import Settings
-from tidewright.provisioning.state import Budget as BudgetState
-from tidewright.provisioning.state import GroupState, Node, Pod, State, owner_key
+from tidewright.provisioning.state import Budget, GroupState, Node, Pod, State, owner_key
 
 DELETION_TAINT = "ToBeDeletedByClusterAutoscaler"
 NOT_TOLD = "what rules about removing it ask for was not told"
@@ -102,7 +101,7 @@ class Cards:
         self.unready: dict[str, None] = {}
         self._owned: dict[str, set[str]] = {}
         self._until: dict[str, float] = {}
-        self._selectors: dict[ObjectKey, tuple[BudgetState, LabelSelector | None]] = {}
+        self._selectors: dict[ObjectKey, tuple[Budget, LabelSelector | None]] = {}
 
     def bring_up(self, state: State, index: Index, now: float, most: int | None = None) -> None:
         """Read anew what has changed since the last time; at most so many nodes, where the rest has time."""
@@ -203,9 +202,9 @@ class Cards:
         """The first time at which time alone changes something of some node."""
         return min(self._until.values(), default=NEVER)
 
-    def budgets(self, state: State) -> list[Budget]:
+    def budgets(self, state: State) -> list[SceneBudget]:
         """Disruption budgets; one whose selector cannot be read covers all of its namespace and allows nothing."""
-        found: list[Budget] = []
+        found: list[SceneBudget] = []
         for key in self._selectors.keys() - state.budgets.keys():
             del self._selectors[key]
         for key, budget in state.budgets.items():
@@ -215,7 +214,7 @@ class Cards:
             selector = known[1]
             namespace, name = parts(key)
             found.append(
-                Budget(
+                SceneBudget(
                     namespace=namespace,
                     name=name,
                     selector=selector or LabelSelector(),

@@ -19,17 +19,17 @@ from tidewright.provisioning.scaledown.candidates.utilisation import Use, use_of
 from tidewright.provisioning.scaledown.drain.budgets import Allowance
 from tidewright.provisioning.scaledown.drain.evictions import Evicted, evicted
 from tidewright.provisioning.scaledown.drain.rules import Sorted, sort_pods
-from tidewright.provisioning.scaledown.going.parallel import Room, cropped
+from tidewright.provisioning.scaledown.going.parallel import Parallelism, cropped
 from tidewright.provisioning.scaledown.going.timers import Floors, too_early
 from tidewright.provisioning.scaledown.going.whole import Leaver, chosen, in_order
 from tidewright.provisioning.scaledown.scene import (
-    Budget,
     GroupTraits,
     Owners,
     Refusal,
-    Removal,
+    Removable,
     Resident,
     Residents,
+    SceneBudget,
     SceneNode,
 )
 from tidewright.provisioning.scaledown.simulation.placing import Destinations
@@ -65,7 +65,7 @@ class Scene:
         residents: Residents,
         groups: Mapping[NodeGroupId, GroupTraits],
         grid: Grid,
-        budgets: Sequence[Budget] = (),
+        budgets: Sequence[SceneBudget] = (),
         owners: Owners = NOBODY,
         empty_going: int = 0,
         drains_going: int = 0,
@@ -126,7 +126,7 @@ class Memory(msgspec.Struct, kw_only=True):
     before: int | None = None
 
 
-class Plan(msgspec.Struct, kw_only=True):
+class PassPlan(msgspec.Struct, kw_only=True):
     """What a pass found.
 
     Attributes:
@@ -146,7 +146,7 @@ class Plan(msgspec.Struct, kw_only=True):
 
     candidates: list[str]
     uses: dict[str, Use]
-    unneeded: dict[str, Removal]
+    unneeded: dict[str, Removable]
     refused: dict[str, Refusal]
     waiting: dict[str, str] = {}
     budgets: Mapping[str, int] = {}
@@ -159,7 +159,7 @@ class Plan(msgspec.Struct, kw_only=True):
     memory: Memory
 
 
-def evaluate(scene: Scene, memory: Memory, settings: Settings, now: float) -> Plan:
+def evaluate(scene: Scene, memory: Memory, settings: Settings, now: float) -> PassPlan:
     """A whole pass over all nodes."""
     paused = {name: at for name, at in memory.recheck_at.items() if at > now}
     refused: dict[str, Refusal] = {}
@@ -254,10 +254,10 @@ class Pass:
                 self._counted += not self.scene.groups[node.group].zero_or_max
         self._next = len(self._examined)
 
-    def plan(self) -> Plan:
+    def plan(self) -> PassPlan:
         """What it has found."""
         memory, now = self.memory, self.now
-        return Plan(
+        return PassPlan(
             candidates=[node.name for node in self._examined],
             uses={},
             unneeded=self._unneeded,
@@ -283,8 +283,8 @@ def simulate(
     memory: Memory,
     settings: Settings,
     now: float,
-) -> Plan:
-    """A pass, or a part of one, where the scene bounds it: `Plan.more` says that it goes on."""
+) -> PassPlan:
+    """A pass, or a part of one, where the scene bounds it: `PassPlan.more` says that it goes on."""
     made = Pass(scene, willing, memory, settings, now)
     made.go_on(scene.most_tries)
     return made.plan()
@@ -330,10 +330,10 @@ def shortest(memory: Memory, settings: Settings, now: float) -> float:
     return interval if memory.last_pass is None else min(interval, now - memory.last_pass)
 
 
-def choose(scene: Scene, plan: Plan, settings: Settings, now: float) -> None:
+def choose(scene: Scene, plan: PassPlan, settings: Settings, now: float) -> None:
     """Which unneeded nodes could go now, which do, and why the others wait; written into the plan."""
     plan.waiting, plan.ready = ready_now(scene, plan, settings, now)
-    room = Room(
+    room = Parallelism(
         settings.max_parallelism - scene.empty_going - scene.drains_going,
         settings.max_drains - scene.drains_going,
     )
@@ -345,7 +345,7 @@ def choose(scene: Scene, plan: Plan, settings: Settings, now: float) -> None:
 
 
 def ready_now(
-    scene: Scene, plan: Plan, settings: Settings, now: float
+    scene: Scene, plan: PassPlan, settings: Settings, now: float
 ) -> tuple[dict[str, str], list[Leaver]]:
     """Why unneeded nodes wait, and those that do not, in their order."""
     nodes = {node.name: node for node in scene.nodes}

@@ -33,7 +33,7 @@ from tidewright.provisioning.scaledown.drain.budgets import Allowance
 from tidewright.provisioning.scaledown.drain.rules import Sorted
 from tidewright.provisioning.scaledown.going.cooldown import Last, cool_at, cool_groups, in_cooldown
 from tidewright.provisioning.scaledown.going.timers import wait_s
-from tidewright.provisioning.scaledown.scene import GroupTraits, Refusal, Removal, Resident, SceneNode
+from tidewright.provisioning.scaledown.scene import GroupTraits, Refusal, Removable, Resident, SceneNode
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import State, Unneeded
 
@@ -76,7 +76,7 @@ class Found(msgspec.Struct):
     """
 
     decisions: list[Decision] = []
-    plan: passes.Plan | None = None
+    plan: passes.PassPlan | None = None
     due: float | None = None
 
 
@@ -315,7 +315,7 @@ def part_of_a_pass(state: State, index: Index, room: Room, now: float) -> Found:
     return found
 
 
-def whole_pass(state: State, index: Index, room: Room, now: float) -> passes.Plan:
+def whole_pass(state: State, index: Index, room: Room, now: float) -> passes.PassPlan:
     """A pass in one go, of which nothing is recorded."""
     scene = LiveScene(state, index, cards_of(state, index, now), room, now)
     settings = index.settings
@@ -325,7 +325,7 @@ def whole_pass(state: State, index: Index, room: Room, now: float) -> passes.Pla
     return plan
 
 
-def choose(scene: LiveScene, plan: passes.Plan) -> None:
+def choose(scene: LiveScene, plan: passes.PassPlan) -> None:
     """Who goes now, written into the plan: of those that consolidation found, as many as its budgets allow."""
     settings, cards, now = scene.index.settings, scene.cards.cards, scene.now
     passes.choose(scene, plan, settings, now)
@@ -424,7 +424,7 @@ def memory_of(state: State, settings: Settings, now: float) -> passes.Memory:
 
 
 def _late(
-    scene: LiveScene, plan: passes.Plan, settings: Settings, now: float, *, cools: bool
+    scene: LiveScene, plan: passes.PassPlan, settings: Settings, now: float, *, cools: bool
 ) -> dict[str, tuple[float, str]]:
     """Unneeded nodes to when their time is over, and what keeps those now of which it is; empty of those that go."""
     going = {leaver.name for leaver in plan.going}
@@ -439,7 +439,7 @@ def _late(
 
 
 def _changes(
-    state: State, plan: passes.Plan, late: Mapping[str, tuple[float, str]], now: float
+    state: State, plan: passes.PassPlan, late: Mapping[str, tuple[float, str]], now: float
 ) -> list[TrackUnneededNodes]:
     """What is recorded of a part of a pass; nothing when it found what was known. `late`: where that is recorded, see `_late`."""
     places, since = plan.memory.places, plan.memory.unneeded
@@ -502,15 +502,15 @@ def _entry(name: str, entry: Unneeded) -> UnneededNode:
     )
 
 
-def recorded_plan(state: State, index: Index, now: float) -> passes.Plan:
+def recorded_plan(state: State, index: Index, now: float) -> passes.PassPlan:
     """What goes now, and why the rest waits, by what passes have recorded: nothing is simulated."""
     scene = LiveScene.of(state, index, now)
     there = {name: node for name, node in state.unneeded.items() if name in scene.cards.cards}
-    plan = passes.Plan(
+    plan = passes.PassPlan(
         candidates=[],
         uses={},
         unneeded={
-            name: Removal(
+            name: Removable(
                 node=name,
                 moves=node.moves,
                 own=tuple(node.moves),
@@ -545,7 +545,9 @@ def delayed(state: State, settings: Settings, now: float) -> frozenset[NodeGroup
     return frozenset(last) - frozenset(cool_groups(last, last, settings, now))
 
 
-def _due(state: State, scene: LiveScene, plan: passes.Plan, settings: Settings, now: float) -> float | None:
+def _due(
+    state: State, scene: LiveScene, plan: passes.PassPlan, settings: Settings, now: float
+) -> float | None:
     """When to look again though nothing changes: the first time at which time alone may make a difference."""
     acts = marks(state)
     local = state.lately.values() if settings.delay_local else ()
@@ -566,7 +568,7 @@ def _due(state: State, scene: LiveScene, plan: passes.Plan, settings: Settings, 
 
 
 def _tried_again(
-    state: State, scene: LiveScene, plan: passes.Plan, settings: Settings, now: float
+    state: State, scene: LiveScene, plan: passes.PassPlan, settings: Settings, now: float
 ) -> list[float]:
     """When nodes that stay are tried again though nothing changes.
 

@@ -70,8 +70,8 @@ class Owners:
         return None if self.there is None else self.there.get((kind, namespace, name))
 
 
-class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """A PodDisruptionBudget; `allowed` is its status `disruptionsAllowed`."""
+class SceneBudget(msgspec.Struct, frozen=True, kw_only=True):
+    """A PodDisruptionBudget as a pass sees it, its selector read; `allowed` is its status `disruptionsAllowed`."""
 
     namespace: str
     name: str
@@ -141,7 +141,7 @@ class Refusal(msgspec.Struct, frozen=True):
     pod_reason: str = ""
 
 
-class Removal(msgspec.Struct, frozen=True, kw_only=True):
+class Removable(msgspec.Struct, frozen=True, kw_only=True):
     """A node whose pods have a place elsewhere.
 
     Attributes:

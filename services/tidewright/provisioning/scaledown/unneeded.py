@@ -13,7 +13,7 @@ from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.scaledown.candidates.eligible import AT_MINIMUM
 from tidewright.provisioning.scaledown.cards import Card
 from tidewright.provisioning.scaledown.idle import SCALE_DOWN_DISABLED
-from tidewright.provisioning.scaledown.passes import Plan
+from tidewright.provisioning.scaledown.passes import PassPlan
 from tidewright.provisioning.scaledown.scanning import cards_of, recorded_plan
 from tidewright.provisioning.state import GroupState, Node, State
 
@@ -45,7 +45,7 @@ def unremovable(state: State, index: Index) -> Mapping[str, int]:
     return counted
 
 
-def _found(state: State, card: Card, plan: Plan) -> str:
+def _found(state: State, card: Card, plan: PassPlan) -> str:
     """Why a node stays by what passes found; empty of one that goes, and of one that was not looked at."""
     name = card.node.name
     if name in state.removals:

@@ -27,7 +27,7 @@ from tidewright.provisioning.tell.in_number import in_number
 SCALE_DOWN, CONSOLIDATION, REPLACE = "scale-down", "consolidation", "replace"
 
 
-class Leaving(msgspec.Struct, frozen=True, kw_only=True):
+class GoingNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node that would go.
 
     Attributes:
@@ -82,7 +82,7 @@ class ScaleDownAnswer(msgspec.Struct, frozen=True, kw_only=True):
         healthy: not too many nodes are unready.
     """
 
-    going: tuple[Leaving, ...]
+    going: tuple[GoingNode, ...]
     replacing: tuple[Replacing, ...] = ()
     later: dict[str, str]
     staying: dict[str, tuple[str, ...]]
@@ -123,7 +123,7 @@ def preview(state: State, now: float) -> ScaleDownAnswer:
     )
 
 
-def _replacing(state: State, room: Room, plan: passes.Plan) -> tuple[Replacing, ...]:
+def _replacing(state: State, room: Room, plan: passes.PassPlan) -> tuple[Replacing, ...]:
     """What is being replaced; else what a round would find now."""
     index, replacement = index_of(state), state.consolidating.replacement
     if replacement is not None:
@@ -156,7 +156,7 @@ def _replacing(state: State, room: Room, plan: passes.Plan) -> tuple[Replacing, 
     )
 
 
-def _why(state: State, plan: passes.Plan, card: Card, *, needed: bool) -> str:
+def _why(state: State, plan: passes.PassPlan, card: Card, *, needed: bool) -> str:
     """Why a node stays; `NotReached` of one that the pass did not get to."""
     name = card.node.name
     refusal, paused = plan.refused.get(name), state.paused.get(name)
@@ -171,9 +171,9 @@ def _why(state: State, plan: passes.Plan, card: Card, *, needed: bool) -> str:
     return (paused.pod_reason or paused.reason) if paused is not None else "NotReached"
 
 
-def _leaving(state: State, plan: passes.Plan, name: str, *, drains: bool) -> Leaving:
+def _leaving(state: State, plan: passes.PassPlan, name: str, *, drains: bool) -> GoingNode:
     removal = plan.unneeded[name]
-    return Leaving(
+    return GoingNode(
         node=name,
         group=state.nodes[name].group,
         kind="drain" if drains else "empty",

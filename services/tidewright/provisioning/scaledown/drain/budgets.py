@@ -12,7 +12,7 @@ from tidewright.events.base import JsonObject
 from tidewright.kube.keys import PodKey
 from tidewright.kube.selectors import LabelSelector, SelectorError
 from tidewright.kube.shapes import REVISION_LABELS
-from tidewright.provisioning.scaledown.scene import Budget, Resident
+from tidewright.provisioning.scaledown.scene import Resident, SceneBudget
 
 
 def selector_of(stored: JsonObject | None) -> LabelSelector | None:
@@ -32,14 +32,14 @@ def selector_of(stored: JsonObject | None) -> LabelSelector | None:
 class Allowance:
     """The budgets with what is left of each; charging changes it in place."""
 
-    def __init__(self, budgets: Iterable[Budget], *, once: bool = True) -> None:
+    def __init__(self, budgets: Iterable[SceneBudget], *, once: bool = True) -> None:
         """`once`: a pod is charged for one disruption, however often a pass moves it."""
         self.budgets = tuple(budgets)
         self.once = once
         self.remaining = {budget.key: budget.allowed for budget in self.budgets}
         self._charged: set[PodKey] = set()
         self._covering: dict[tuple[str, str], tuple[str, ...]] = {}
-        self._spaces: dict[str, list[Budget]] = {}
+        self._spaces: dict[str, list[SceneBudget]] = {}
         for budget in self.budgets:
             self._spaces.setdefault(budget.namespace, []).append(budget)
 

@@ -9,7 +9,7 @@ from tidewright.provisioning.scaledown.going.whole import Leaver
 from tidewright.provisioning.scaledown.scene import GroupTraits
 
 
-class Room:
+class Parallelism:
     """What deletions in progress have left, and what of it is taken.
 
     Attributes:
@@ -37,7 +37,7 @@ class Room:
 def cropped(
     leavers: Sequence[Leaver],
     groups: Mapping[NodeGroupId, GroupTraits],
-    room: Room,
+    room: Parallelism,
     *,
     as_reference: bool,
 ) -> list[Leaver]:

@@ -16,8 +16,8 @@ SOON_S = 0.001
 WAITS = "BlockedByOnCompletionPod"
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """What is on a node.
+class Occupants(msgspec.Struct, frozen=True):
+    """The pods of a node that goes, judged.
 
     Attributes:
         movers: pods that must have left before it goes, in the order in which they came.
@@ -69,7 +69,7 @@ def asks_to_stay(state: State, index: Index, node: str, now: float) -> PodKey | 
     return None
 
 
-def standing(state: State, index: Index, node: str, now: float) -> Standing:
+def occupants(state: State, index: Index, node: str, now: float) -> Occupants:
     """Whom a node carries, and whether the rules of a drain let them go. Who is ending already is not judged.
 
     Budgets are left aside: what they have no room for now is waited for.
@@ -83,7 +83,7 @@ def standing(state: State, index: Index, node: str, now: float) -> Standing:
     ]
     found = sort_pods(judged, index.settings, KnownOwners(state), None, now)
     if found.blocked is not None:
-        return Standing(there, found.blocked.pod_reason or found.blocked.reason, found.blocked.pod)
+        return Occupants(there, found.blocked.pod_reason or found.blocked.reason, found.blocked.pod)
     if found.waits:
-        return Standing(there, WAITS, found.waits[0])
-    return Standing(there)
+        return Occupants(there, WAITS, found.waits[0])
+    return Occupants(there)

@@ -25,10 +25,10 @@ from tidewright.provisioning.scaledown.removal import evicting, marking, words
 from tidewright.provisioning.scaledown.removal.evicting import KEEPS_COMING, Turns
 from tidewright.provisioning.scaledown.removal.saga import Removal
 from tidewright.provisioning.scaledown.removal.standing import (
-    Standing,
+    Occupants,
     asks_to_stay,
     movers,
-    standing,
+    occupants,
 )
 from tidewright.provisioning.scaleup.orders import group_ref
 from tidewright.provisioning.state import Node, State
@@ -112,7 +112,7 @@ class Steps:
         if self.now < held_at + self.settings.after_taint_s:
             self._again(held_at + self.settings.after_taint_s)
             return
-        there = standing(self.state, self.index, name, self.now)
+        there = occupants(self.state, self.index, name, self.now)
         if (blocked := _refused(removal, there)) is not None:
             self._undo(name, removal, blocked)
             return
@@ -186,7 +186,7 @@ class Steps:
     def _goes_too(self, name: str) -> bool:
         return (name in self.state.removals and name not in self._undone) or name not in self.state.nodes
 
-    def _drain(self, name: str, removal: Removal, there: Standing) -> None:
+    def _drain(self, name: str, removal: Removal, there: Occupants) -> None:
         settings = self.settings
         turn = self._turns.of(name, there.movers)
         if turn.late is not None:
@@ -404,7 +404,7 @@ class Steps:
         self.due = due if self.due is None else min(self.due, due)
 
 
-def _refused(removal: Removal, there: Standing) -> Undo | None:
+def _refused(removal: Removal, there: Occupants) -> Undo | None:
     """Whether the pods that are there now let the node go."""
     if there.blocked:
         message = f"pod {there.pod} keeps it: {there.blocked}"

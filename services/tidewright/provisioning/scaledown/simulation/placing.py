@@ -19,7 +19,7 @@ from tidewright.kube.podshape import HOSTNAME, PodShape
 from tidewright.kube.predicates import conflict, counted_alone
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.pack.nodes import Ints, Mask
-from tidewright.provisioning.pack.topology import Leaving, Walk
+from tidewright.provisioning.pack.topology import Discounted, Walk
 from tidewright.provisioning.scaledown.drain.rules import Sorted
 from tidewright.provisioning.scaledown.scene import Resident
 
@@ -233,7 +233,7 @@ class Destinations:
                 return np.zeros(len(self.grid.views), dtype=np.bool_)
             if counted_alone(shape):
                 return self.grid.capacity(shape) > 0
-        return Walk(self.grid, shape, Leaving(self.gone, ghost)).allowed()
+        return Walk(self.grid, shape, Discounted(self.gone, ghost)).allowed()
 
 
 class Adoption:

@@ -14,7 +14,7 @@ from tidewright.kube.podshape import PodShape
 from tidewright.provisioning.pack.nodes import Mask
 from tidewright.provisioning.scaledown.drain.budgets import Allowance
 from tidewright.provisioning.scaledown.drain.rules import Sorted, sort_pods
-from tidewright.provisioning.scaledown.scene import Owners, Refusal, Removal, Resident
+from tidewright.provisioning.scaledown.scene import Owners, Refusal, Removable, Resident
 from tidewright.provisioning.scaledown.simulation.placing import Adoption, Destinations
 from tidewright.provisioning.settings import Settings
 
@@ -84,7 +84,7 @@ class Simulation:
             return own
         return own.with_(sort_pods(came, self.settings, self.cluster.owners, self.allowance, self.now))
 
-    def attempt(self, name: str) -> Removal | Refusal:
+    def attempt(self, name: str) -> Removable | Refusal:
         """Try to remove a node."""
         row = self.destinations.grid.rows.get(name)
         if row is None:
@@ -103,7 +103,7 @@ class Simulation:
         self.placed_at.update(places)
         self.moved_in.pop(name, None)
         self.destinations.leave(row)
-        return Removal(
+        return Removable(
             node=name,
             moves=places,
             own=tuple(pod.key for pod in pods.movers if pod.key not in came),
@@ -112,7 +112,7 @@ class Simulation:
             risky=risky,
         )
 
-    def adopt(self, kept: Mapping[str, Mapping[PodKey, str]]) -> dict[str, Removal]:
+    def adopt(self, kept: Mapping[str, Mapping[PodKey, str]]) -> dict[str, Removable]:
         """Take removals over that were found before, as far as they still stand: the same pods move, and fit there together.
 
         All that are simple are put where they go at once; the others are tried one by one.
@@ -124,7 +124,7 @@ class Simulation:
             if (pods := self.sorted(name)).blocked is None and places.keys() == set(pods.keys)
         }
         adoption.stand(whole)
-        removals: dict[str, Removal] = {}
+        removals: dict[str, Removable] = {}
         single: list[str] = []
         for name, pods in whole.items():
             if self.allowance.budgets:  # of which less is left than when they were looked at
@@ -138,7 +138,7 @@ class Simulation:
             risky = self.allowance.exceeded_by(pods.movers) is not None
             self.allowance.charge(pods.movers)
             self._adopted.add(name)
-            removals[name] = Removal(
+            removals[name] = Removable(
                 node=name,
                 moves=kept[name],
                 own=tuple(kept[name]),
@@ -150,7 +150,7 @@ class Simulation:
         self._adoption = adoption
         for name in single:
             found = self.attempt(name)
-            if isinstance(found, Removal):
+            if isinstance(found, Removable):
                 removals[name] = found
         return removals
 
@@ -160,7 +160,7 @@ class Simulation:
         before = self._adoption.at(row) if self._adoption is not None and row is not None else ()
         return [*before, *self.moved_in.get(name, ())]
 
-    def places(self, unneeded: Mapping[str, Removal]) -> dict[str, Mapping[PodKey, str]]:
+    def places(self, unneeded: Mapping[str, Removable]) -> dict[str, Mapping[PodKey, str]]:
         """Where the own pods of each node are in the end: some were moved on from where they went first."""
         placed_at = self.placed_at
         return {
