@@ -61,7 +61,7 @@ def events(
             selection = await wanted(
                 source, classes, namespace, about=about, since=since, until=until, parked=parked
             )
-            count, shown = 0, _Shown(output)
+            count, shown = 0, _ShownEvents(output)
             async with aclosing(found(source, selection, follow=follow, tail=tail)) as those:
                 async for record, event in those:
                     shown.print(record, event)
@@ -86,7 +86,7 @@ _COLOURS = {"decision": 36, "outcome": 32, "config": 35, "timer": 2, "ledger": 2
 _FAILED = 31
 
 
-class _Shown:
+class _ShownEvents:
     """Events as they are printed, one by one: a table whose width nobody knows before its end has columns of fixed width."""
 
     def __init__(self, output: Output) -> None:

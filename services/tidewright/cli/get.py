@@ -65,7 +65,7 @@ def get(
                 from tidewright.asking.suggestions import unknown
 
                 raise await unknown(source, Reference(kind, space, name), moment)
-            shown = _Shown(found, output, spaces=everywhere and kind not in CLUSTER_SCOPED)
+            shown = _ShownList(found, output, spaces=everywhere and kind not in CLUSTER_SCOPED)
             shown.print(moment.at)
             if watch:
                 await _watch(source, found, shown, space, name)
@@ -88,7 +88,7 @@ def _asked(what: Sequence[str]) -> tuple[str, str]:
     return listing.listable(asked.kind), asked.name
 
 
-async def _watch(source: Source, found: ObjectList, shown: _Shown, namespace: str, name: str) -> None:
+async def _watch(source: Source, found: ObjectList, shown: _ShownList, namespace: str, name: str) -> None:
     async with aclosing(listing.watched(source, found, namespace=namespace, name=name)) as changes:
         async for item in changes:
             shown.print_one(item)
@@ -109,7 +109,7 @@ def _print_kinds(found: KindList, output: Output) -> None:
     )  # fmt: skip
 
 
-class _Shown:
+class _ShownList:
     """A list as it is printed."""
 
     def __init__(self, found: ObjectList, output: Output, *, spaces: bool) -> None:

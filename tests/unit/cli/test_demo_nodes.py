@@ -11,7 +11,7 @@ from tidewright.cli.demo.command import demo
 from tidewright.cli.demo.nodes.play import TIMETABLE, WORKLOADS, groups, settings
 from tidewright.cli.demo.nodes.story import NodesStory
 from tidewright.cli.demo.nodes.summary import NodesRun, as_json, as_text
-from tidewright.cli.demo.nodes.view import Lines
+from tidewright.cli.demo.nodes.view import NodesLines
 from tidewright.events.base import Because, ObjectRef
 from tidewright.events.decisions import EvictPod
 from tidewright.events.facts import NodeGone, NodeObserved, PodGone, PodObserved
@@ -142,7 +142,7 @@ def test_a_story_without_nodes_is_told_too() -> None:
 def test_each_decision_is_said_once_and_one_that_was_undone_again(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    lines, story = Lines(quiet_stdout=False), told(*EVENTS)
+    lines, story = NodesLines(quiet_stdout=False), told(*EVENTS)
     lines.update(story)
     lines.update(story)
     said = capsys.readouterr().out.splitlines()

@@ -1,11 +1,21 @@
-"""A table that is drawn anew while a story goes on; for terminals."""
+"""What shows a demo's story while it goes on, and the table of those that draw it anew; for terminals."""
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Protocol, Self, TypeVar
 
 from rich.console import Console
 from rich.live import Live
+
+S_contra = TypeVar("S_contra", contravariant=True)
+
+
+class View(Protocol[S_contra]):
+    """Shows a story that grows."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
+    def update(self, story: S_contra) -> None: ...
 
 
 class Drawn:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import Protocol
 
 from rich.console import Group
 from rich.table import Table
@@ -11,7 +10,7 @@ from rich.text import Text
 
 from tidewright.autoscaler.tell.sentences import sentences
 from tidewright.cli.chart import bars, clock, sampled
-from tidewright.cli.demo.drawn import Drawn
+from tidewright.cli.demo.drawn import Drawn, View
 from tidewright.cli.demo.story import Story
 from tidewright.cli.demo.summary import DemoRun
 from tidewright.events.decisions import ScaleWorkload
@@ -19,14 +18,6 @@ from tidewright.events.decisions import ScaleWorkload
 SHOWN = 8
 """Scale decisions in the table."""
 WIDTH = 60
-
-
-class View(Protocol):
-    """Shows a story that grows."""
-
-    def __enter__(self) -> View: ...
-    def __exit__(self, *_: object) -> None: ...
-    def update(self, story: Story) -> None: ...
 
 
 def reason(scale: ScaleWorkload) -> str:
@@ -110,7 +101,7 @@ class Screen(Drawn):
         return curves
 
 
-def view_for(run: DemoRun, *, json_output: bool) -> View:
+def view_for(run: DemoRun, *, json_output: bool) -> View[Story]:
     """A table when a person watches, lines otherwise; with JSON on stdout it goes to stderr."""
     stream = sys.stderr if json_output else sys.stdout
     return Screen(run, stderr=json_output) if stream.isatty() else Lines(quiet_stdout=json_output)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Protocol
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from tidewright.cli.chart import bars, clock, sampled
-from tidewright.cli.demo.drawn import Drawn
+from tidewright.cli.demo.drawn import Drawn, View
 from tidewright.cli.demo.nodes.story import NodesStory
 from tidewright.cli.demo.nodes.summary import NodesRun
 from tidewright.events.provisioning import PlanScaleUp, RemoveNode
@@ -19,14 +18,6 @@ from tidewright.provisioning.tell.lines import line
 SHOWN = 8
 """Decisions in the table."""
 WIDTH = 60
-
-
-class View(Protocol):
-    """Shows a story that grows."""
-
-    def __enter__(self) -> View: ...
-    def __exit__(self, *_: object) -> None: ...
-    def update(self, story: NodesStory) -> None: ...
 
 
 def decided(story: NodesStory) -> list[PlanScaleUp | RemoveNode]:
@@ -43,14 +34,14 @@ def standing(story: NodesStory, decision: PlanScaleUp | RemoveNode) -> str:
     return "undone" if decision.id in story.undone else "under way"
 
 
-class Lines:
+class NodesLines:
     """One line per plan and removal, and one per removal that was undone, on stderr or stdout; for pipes and files."""
 
     def __init__(self, *, quiet_stdout: bool) -> None:
         self._stream = sys.stderr if quiet_stdout else sys.stdout
         self._said: set[str] = set()
 
-    def __enter__(self) -> Lines:
+    def __enter__(self) -> NodesLines:
         return self
 
     def __exit__(self, *_: object) -> None: ...
@@ -64,7 +55,7 @@ class Lines:
                 print(f"{clock(decision.at)}  {counts}  {line(decision)}", file=self._stream, flush=True)
 
 
-class Screen(Drawn):
+class NodesScreen(Drawn):
     """A table that is drawn anew; for terminals."""
 
     def __init__(self, run: NodesRun, *, stderr: bool) -> None:
@@ -101,7 +92,7 @@ class Screen(Drawn):
         return curves
 
 
-def view_for(run: NodesRun, *, json_output: bool) -> View:
+def view_for(run: NodesRun, *, json_output: bool) -> View[NodesStory]:
     """A table when a person watches, lines otherwise; with JSON on stdout it goes to stderr."""
     stream = sys.stderr if json_output else sys.stdout
-    return Screen(run, stderr=json_output) if stream.isatty() else Lines(quiet_stdout=json_output)
+    return NodesScreen(run, stderr=json_output) if stream.isatty() else NodesLines(quiet_stdout=json_output)
