@@ -44,18 +44,18 @@ class _Values(msgspec.Struct):
     items: list[_Value] | None = None
 
 
-class _Meta(msgspec.Struct):
+class _PodMeta(msgspec.Struct):
     name: str
 
 
-class _Container(msgspec.Struct):
+class _ContainerUsage(msgspec.Struct):
     usage: dict[str, QuantityText] = {}
 
 
 class _PodMetrics(msgspec.Struct):
-    metadata: _Meta
+    metadata: _PodMeta
     timestamp: str | None = None
-    containers: list[_Container] = []
+    containers: list[_ContainerUsage] = []
 
 
 class _PodMetricsList(msgspec.Struct):

@@ -322,11 +322,11 @@ def _shown(url: str) -> str:
     return redacted(url if len(url) <= SHOWN else f"{url[:SHOWN]}...")
 
 
-class _List(msgspec.Struct):
+class _PodList(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
-_list = msgspec.json.Decoder(_List)
+_list = msgspec.json.Decoder(_PodList)
 
 
 def _failed(wish: Recommendation, error: str, error_class: str) -> RecommendationReceived:

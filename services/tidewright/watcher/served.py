@@ -23,15 +23,15 @@ PATH: Final = f"/apis/{COORDINATION}/v1/namespaces/{SYSTEM}/leases"
 _log = structlog.get_logger(__name__)
 
 
-class _Meta(msgspec.Struct):
+class _ServingMeta(msgspec.Struct):
     annotations: dict[str, str] | None = None
 
 
-class _Lease(msgspec.Struct):
-    metadata: _Meta
+class _ServingLease(msgspec.Struct):
+    metadata: _ServingMeta
 
 
-_lease = msgspec.json.Decoder(_Lease)
+_lease = msgspec.json.Decoder(_ServingLease)
 
 
 class Served:

@@ -47,13 +47,13 @@ GATHER_S = 1.0
 _log = structlog.get_logger(__name__)
 
 
-class _Meta(msgspec.Struct):
+class _ManagedMeta(msgspec.Struct):
     namespace: str = ""
     managedFields: list[dict[str, Any]] | None = None  # noqa: N815 - the API's name
 
 
 class _Object(msgspec.Struct):
-    metadata: _Meta
+    metadata: _ManagedMeta
 
 
 class _ListMeta(msgspec.Struct):
