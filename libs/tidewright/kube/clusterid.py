@@ -14,7 +14,7 @@ logger = structlog.get_logger(__name__)
 PATH = "/api/v1/namespaces/kube-system"
 
 
-class _Named(msgspec.Struct):
+class _SystemNamespace(msgspec.Struct):
     metadata: dict[str, object]
 
 
@@ -53,4 +53,4 @@ async def _asked(kube: Kube) -> str:
         if error.error_class in ("gone", "forbidden"):
             return ""
         raise
-    return str(msgspec.json.decode(answer.body, type=_Named).metadata.get("uid", ""))
+    return str(msgspec.json.decode(answer.body, type=_SystemNamespace).metadata.get("uid", ""))

@@ -55,7 +55,7 @@ class PodTerm(msgspec.Struct, frozen=True):
         )
 
 
-class Spread(msgspec.Struct, frozen=True):
+class TopologySpread(msgspec.Struct, frozen=True):
     """A `DoNotSchedule` topology spread constraint. Only pods of the same namespace count."""
 
     key: str
@@ -118,7 +118,7 @@ class PodShape(msgspec.Struct, frozen=True, kw_only=True):
     host_ports: tuple[HostPort, ...] = ()
     affinity: tuple[PodTerm, ...] = ()
     anti_affinity: tuple[PodTerm, ...] = ()
-    spread: tuple[Spread, ...] = ()
+    spread: tuple[TopologySpread, ...] = ()
     volumes: tuple[Volume, ...] = ()
     claims: tuple[Claimed, ...] = ()
     gated: bool = False

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from tidewright.kube import quantities
-from tidewright.kube.podshape import PODS, HostPort, NodeTerm, PodShape, PodTerm, Spread, Volume
+from tidewright.kube.podshape import PODS, HostPort, NodeTerm, PodShape, PodTerm, TopologySpread, Volume
 from tidewright.kube.selectors import LabelSelector, Requirement, SelectorError, requirement
 from tidewright.kube.taints import Toleration
 
@@ -332,9 +332,9 @@ def _pod_term(
     return PodTerm(key=term["topologyKey"], selector=selector, namespaces=namespaces)
 
 
-def _spread(constraint: Mapping[str, Any], labels: Mapping[str, str]) -> Spread:
+def _spread(constraint: Mapping[str, Any], labels: Mapping[str, str]) -> TopologySpread:
     selector = LabelSelector.of(constraint.get("labelSelector"))
-    return Spread(
+    return TopologySpread(
         key=constraint["topologyKey"],
         max_skew=int(constraint.get("maxSkew", 1)),
         selector=_with_label_keys(selector, labels, constraint.get("matchLabelKeys") or ()),

@@ -27,7 +27,7 @@ class _Asked(msgspec.Struct, forbid_unknown_fields=True):
     action: str
 
 
-class _Refused(Exception):
+class _FaultRefused(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
@@ -44,7 +44,7 @@ class NodeFaults:
         """Answer one request; refusals are Status objects."""
         try:
             return _json(await self._answer(http))
-        except _Refused as refusal:
+        except _FaultRefused as refusal:
             return _status(refusal.status, str(refusal))
         except KubeError as error:
             return _status(error.status or 503, error.message)
@@ -62,7 +62,7 @@ class NodeFaults:
             case "POST", ["pods", namespace, name]:
                 return self._pod(namespace, name, await _action(http))
         known = {"clock": "GET", "nodes": "GET and, with a name, POST", "pods": "POST with NAMESPACE/NAME"}
-        raise _Refused(405, f"{http.method} {http.path}: valid is {known.get(parts[0], 'nothing')}")
+        raise _FaultRefused(405, f"{http.method} {http.path}: valid is {known.get(parts[0], 'nothing')}")
 
     def _listing(self) -> list[dict[str, Any]]:
         kubelets = self._kubelets
@@ -76,10 +76,12 @@ class NodeFaults:
     async def _node(self, name: str, action: str) -> dict[str, Any]:
         kubelets = self._kubelets
         if action not in _NODE_ACTIONS:
-            raise _Refused(400, f"action {action!r} of node {name}: valid are {', '.join(_NODE_ACTIONS)}")
+            raise _FaultRefused(
+                400, f"action {action!r} of node {name}: valid are {', '.join(_NODE_ACTIONS)}"
+            )
         if kubelets is None or name not in kubelets.nodes:
             known = ", ".join(kubelets.nodes[:5]) if kubelets is not None else ""
-            raise _Refused(404, f"no simulated node {name}; there are {known or 'none'}")
+            raise _FaultRefused(404, f"no simulated node {name}; there are {known or 'none'}")
         match action:
             case "lose":
                 kubelets.lose(name)
@@ -91,9 +93,9 @@ class NodeFaults:
 
     def _pod(self, namespace: str, name: str, action: str) -> dict[str, Any]:
         if action != "crash":
-            raise _Refused(400, f"action {action!r} of pod {namespace}/{name}: valid is crash")
+            raise _FaultRefused(400, f"action {action!r} of pod {namespace}/{name}: valid is crash")
         if self._kubelets is None or not self._kubelets.crash(namespace, name):
-            raise _Refused(404, f"no pod {namespace}/{name} runs on a simulated node")
+            raise _FaultRefused(404, f"no pod {namespace}/{name} runs on a simulated node")
         return {"pod": f"{namespace}/{name}", "action": action}
 
 
@@ -101,7 +103,7 @@ async def _action(http: web.BaseRequest) -> str:
     try:
         return msgspec.json.decode(await http.read(), type=_Asked).action
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _Refused(400, f'{error}; a body looks like {{"action": "lose"}}') from error
+        raise _FaultRefused(400, f'{error}; a body looks like {{"action": "lose"}}') from error
 
 
 def _json(content: Any, status: int = 200) -> web.Response:

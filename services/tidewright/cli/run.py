@@ -33,7 +33,7 @@ from tidewright.cli.options import (
     UnsignedFlags,
     named_object,
 )
-from tidewright.host.process.process import Part, Process, ProcessOptions, is_outage, run_together
+from tidewright.host.process.process import HostedService, Process, ProcessOptions, is_outage, run_together
 
 THE_SERVICE = Group("Service", sort_key=0)
 SPEED = Group("Speed", sort_key=6)
@@ -59,7 +59,7 @@ class Life:
         failure: what ended it, where that is for people.
     """
 
-    part: Part
+    hosted: HostedService
     within: AbstractContextManager[None]
     failure: list[CommandError]
 
@@ -102,7 +102,7 @@ def execute(
         signing_key=flags.signing_key if isinstance(flags, ProcessFlags) else None,
         trust=flags.trust if isinstance(flags, ProcessFlags) else None,
     )
-    life = Life(Part(options, guarded), within or nullcontext(), failure)
+    life = Life(HostedService(options, guarded), within or nullcontext(), failure)
     if (gathered := together.get()) is not None:
         gathered.append(life)
         return 0
@@ -114,7 +114,7 @@ def live(lives: Sequence[Life]) -> int:
     with ExitStack() as held:
         for life in lives:
             held.enter_context(life.within)
-        code = run_together([life.part for life in lives])
+        code = run_together([life.hosted for life in lives])
     return next((life.failure[0].exit_code for life in lives if life.failure), code)
 
 

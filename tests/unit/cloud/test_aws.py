@@ -33,7 +33,7 @@ def group(**more: Any) -> dict[str, Any]:
     return {**said, **more}
 
 
-MACHINE = templates.Machine(name="m5.large", cpus=2, memory_mib=8192)
+MACHINE = templates.InstanceType(name="m5.large", cpus=2, memory_mib=8192)
 
 
 def template(**tags: str) -> Any:

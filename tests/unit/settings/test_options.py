@@ -21,7 +21,7 @@ from tidewright.asking.services import BY_NAME, SERVICES
 from tidewright.cli import run
 from tidewright.host.loop.settings import Settings
 from tidewright.host.process import service as deciders
-from tidewright.host.process.process import Part, ProcessOptions
+from tidewright.host.process.process import HostedService, ProcessOptions
 from tidewright.host.webhook.server import EndpointOptions
 from tidewright.shardmanager.labels import endpoint as shard_labels
 from tidewright.spread.admission import endpoint as admission
@@ -89,11 +89,11 @@ def given(service: str, *flags: str) -> str:
     """What runs a service, and its process, are given by a command line."""
     taken: list[Any] = []
 
-    def run_together(parts: Sequence[Part]) -> int:
+    def run_together(services: Sequence[HostedService]) -> int:
         """Runs the service's main function, as far as what is put in its place."""
-        [part] = parts
-        taken.append(part.options)
-        inspect.getclosurevars(part.main).nonlocals["main"](None)
+        [hosted] = services
+        taken.append(hosted.options)
+        inspect.getclosurevars(hosted.main).nonlocals["main"](None)
         return 0
 
     with pytest.MonkeyPatch.context() as patch:

@@ -232,7 +232,7 @@ class AwsProvider(WithoutOptionalCalls):
         self._desired: dict[str, int] = {}
         self._changed_at: dict[str, float] = {}
         self._refreshed_at: float | None = None
-        self._machines: dict[str, tuple[float, templates.Machine]] = {}
+        self._machines: dict[str, tuple[float, templates.InstanceType]] = {}
         self._eks: dict[tuple[str, str], tuple[float, templates.EksGroup]] = {}
         self._had_nodes: set[str] = set()
 
@@ -336,7 +336,7 @@ class AwsProvider(WithoutOptionalCalls):
             said, machine, region=await self._region(), reserved=self.config.reserved, eks=eks
         )
 
-    async def _machine(self, source: templates.Source) -> templates.Machine:
+    async def _machine(self, source: templates.Source) -> templates.InstanceType:
         key = msgspec.json.encode(source).decode()
         known = self._machines.get(key)
         if known is not None and time.monotonic() - known[0] < KNOWN_S:
@@ -345,7 +345,7 @@ class AwsProvider(WithoutOptionalCalls):
         self._machines[key] = (time.monotonic(), machine)
         return machine
 
-    async def _look_up(self, source: templates.Source) -> templates.Machine:
+    async def _look_up(self, source: templates.Source) -> templates.InstanceType:
         if source.launch_configuration:
             page = await self.ask(
                 "autoscaling",

@@ -42,7 +42,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     launch_template: tuple[str, str, str] = ("", "", "")
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
+class InstanceType(msgspec.Struct, frozen=True, kw_only=True):
     """An instance type in numbers."""
 
     name: str
@@ -90,11 +90,11 @@ def _launch(said: Mapping[str, Any]) -> tuple[str, str, str]:
     )
 
 
-def machine_of(said: Mapping[str, Any]) -> Machine:
+def machine_of(said: Mapping[str, Any]) -> InstanceType:
     """An entry of DescribeInstanceTypes."""
     architectures = (said.get("ProcessorInfo") or {}).get("SupportedArchitectures") or ["x86_64"]
     gpus = (said.get("GpuInfo") or {}).get("Gpus") or ()
-    return Machine(
+    return InstanceType(
         name=said["InstanceType"],
         cpus=int(said["VCpuInfo"]["DefaultVCpus"]),
         memory_mib=int(said["MemoryInfo"]["SizeInMiB"]),
@@ -103,7 +103,7 @@ def machine_of(said: Mapping[str, Any]) -> Machine:
     )
 
 
-def at_least(machine: Machine, requirements: Mapping[str, Any]) -> Machine:
+def at_least(machine: InstanceType, requirements: Mapping[str, Any]) -> InstanceType:
     """The machine with what the requirements promise of every type: their minimum."""
     cpus = (requirements.get("VCpuCount") or {}).get("Min")
     memory = (requirements.get("MemoryMiB") or {}).get("Min")
@@ -146,7 +146,7 @@ def managed_by_eks(tags: Mapping[str, str]) -> tuple[str, str] | None:
 
 def template_of(
     group: Mapping[str, Any],
-    machine: Machine,
+    machine: InstanceType,
     *,
     region: str,
     reserved: Mapping[str, str],

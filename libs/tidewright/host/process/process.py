@@ -84,7 +84,7 @@ Main: TypeAlias = Callable[[Process], Awaitable[None]]
 
 
 @dataclass(frozen=True)
-class Part:
+class HostedService:
     """A service of a process."""
 
     options: ProcessOptions
@@ -116,24 +116,26 @@ def configure_logs(level: str, log_format: str, **bound: str) -> None:
 
 def run(options: ProcessOptions, main: Main) -> int:
     """Run a service until it ends or is told to (SIGTERM, SIGINT), and return the exit code."""
-    return run_together([Part(options, main)])
+    return run_together([HostedService(options, main)])
 
 
-def run_together(parts: Sequence[Part]) -> int:
+def run_together(services: Sequence[HostedService]) -> int:
     """The same of several services: when one ends, all do. Logs and probes are as the first one's options have them."""
-    options = parts[0].options
+    options = services[0].options
     configure_logs(
-        options.log_level, options.log_format, service=",".join(part.options.service for part in parts)
+        options.log_level,
+        options.log_format,
+        service=",".join(service.options.service for service in services),
     )
     # What is imported stays, so that no look for garbage need go through it; and each look is short, as by default.
     gc.freeze()
     gc.set_threshold(*GARBAGE)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_run(parts))
+        return runner.run(_run(services))
 
 
-async def _run(parts: Sequence[Part]) -> int:
-    code = await _served(parts)
+async def _run(services: Sequence[HostedService]) -> int:
+    code = await _served(services)
     await _leave(code)
     return code
 
@@ -155,11 +157,11 @@ async def _leave(code: int) -> None:
         await asyncio.wait(others, timeout=CANCEL_AGAIN_S)
 
 
-async def _served(parts: Sequence[Part]) -> int:
+async def _served(services: Sequence[HostedService]) -> int:
     logger = structlog.get_logger(__name__)
     stop, asked = asyncio.Event(), asyncio.Event()
-    processes = [Process(part.options, Health(part.options.service), stop) for part in parts]
-    options = parts[0].options
+    processes = [Process(service.options, Health(service.options.service), stop) for service in services]
+    options = services[0].options
 
     def ask() -> None:
         asked.set()
@@ -185,8 +187,8 @@ async def _served(parts: Sequence[Part]) -> int:
         )  # fmt: skip
         return EXIT_UNAVAILABLE
     logger.info("started", health_port=probes.port)
-    pairs = zip(parts, processes, strict=True)
-    work = asyncio.gather(*(_lived(part, process, asked) for part, process in pairs))
+    pairs = zip(services, processes, strict=True)
+    work = asyncio.gather(*(_lived(service, process, asked) for service, process in pairs))
     try:
         if not await _ended(processes, work):
             logger.warning("not everything was handed over in time, stopped all the same")
@@ -204,12 +206,12 @@ async def _served(parts: Sequence[Part]) -> int:
     return EXIT_OK
 
 
-async def _lived(part: Part, process: Process, asked: asyncio.Event) -> int:
+async def _lived(service: HostedService, process: Process, asked: asyncio.Event) -> int:
     """A service's life, and its exit code; its end is that of all others of the process."""
-    structlog.contextvars.bind_contextvars(service=part.options.service)
+    structlog.contextvars.bind_contextvars(service=service.options.service)
     logger = structlog.get_logger(__name__)
     try:
-        await part.main(process)
+        await service.main(process)
     except Exception as error:  # noqa: BLE001 - the last place where it can be told
         if not asked.is_set() or not is_outage(error):
             return _failed(logger, error)

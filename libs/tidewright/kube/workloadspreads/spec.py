@@ -108,7 +108,7 @@ class _Adaptive(msgspec.Struct, rename="camel"):
     disable_simulation_schedule: bool | None = None
 
 
-class _Strategy(msgspec.Struct):
+class _ScheduleStrategy(msgspec.Struct):
     type: str | None = None
     adaptive: _Adaptive | None = None
 
@@ -139,7 +139,7 @@ class _Spec(msgspec.Struct, rename="camel"):
     target_ref: _Target | None = None
     target_filter: _Filter | None = None
     subsets: list[_Subset] | None = None
-    schedule_strategy: _Strategy | None = None
+    schedule_strategy: _ScheduleStrategy | None = None
 
 
 def parse(obj: Mapping[str, Any]) -> Spread:
@@ -175,7 +175,7 @@ def parse_spec(
         read = msgspec.convert(spec, _Spec)
     except msgspec.ValidationError as error:
         raise BadSpread(f"WorkloadSpread {namespace}/{name}: spec: {error}") from error
-    strategy = read.schedule_strategy or _Strategy()
+    strategy = read.schedule_strategy or _ScheduleStrategy()
     adaptive = strategy.adaptive or _Adaptive()
     kept = (annotations or {}).get(KEEP_METADATA_ANNOTATION, "")
     return Spread(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tidewright.kube.podshape import HOSTNAME, PodShape, Spread
+from tidewright.kube.podshape import HOSTNAME, PodShape, TopologySpread
 from tidewright.kube.predicates import conflict, untolerated
 from tidewright.kube.taints import Taint
 from tidewright.provisioning.pack.grid import Grid
@@ -86,7 +86,7 @@ class _SpreadCount:
     """Matching pods per domain of one spread constraint, and which domains count for the minimum."""
 
     def __init__(
-        self, grid: Grid, shape: PodShape, constraint: Spread, discounted: Discounted | None = None
+        self, grid: Grid, shape: PodShape, constraint: TopologySpread, discounted: Discounted | None = None
     ) -> None:
         self.constraint = constraint
         self.own = int(constraint.selector.matches(shape.labels))
