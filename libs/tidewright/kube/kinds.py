@@ -195,3 +195,8 @@ KINDS: tuple[WatchedKind, ...] = (
 
 BY_NAME: dict[str, WatchedKind] = {kind.name: kind for kind in KINDS}
 BY_KIND: dict[tuple[str, str], WatchedKind] = {(kind.group, kind.kind): kind for kind in KINDS}
+SAID_ANEW: dict[str, str] = {kind.name: kind.name for kind in KINDS} | {
+    kind.once: kind.name for kind in KINDS if kind.once == SHAPE
+}
+"""Kinds in subjects to the part of the watcher that answers each last word there which it cannot read: after its list
+the object is said, or that it is gone. Of other kinds only what is wanted, or there, is said again."""

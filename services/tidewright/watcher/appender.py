@@ -40,9 +40,12 @@ class WatchPosition(fenced.Position, frozen=True, kw_only=True, tag="checkpoint.
 
     Attributes:
         resource_version: everything up to it is on the log; empty: list again.
+        answered: no last word up to this sequence that an owner could not read is waited for: what each of them is about
+            has been said anew, or that it is gone, or it cannot be said at all; 0: there was none.
     """
 
     resource_version: str = ""
+    answered: int = 0
 
 
 class Appender(fenced.Part[WatchPosition]):
@@ -57,10 +60,12 @@ class Appender(fenced.Part[WatchPosition]):
         self.set_aside = 0
         """Facts that were too large for the log since the start."""
 
-    async def say(self, facts: Sequence[tuple[str, bytes]], *, resource_version: str, at: float) -> None:
+    async def say(
+        self, facts: Sequence[tuple[str, bytes]], *, resource_version: str, at: float, answered: int = 0
+    ) -> None:
         """Append facts (subject, body) and the new checkpoint, in as many batches as it takes.
 
-        Only the last batch says `resource_version`: before it, the facts are known to be incomplete
+        Only the last batch says `resource_version` and `answered`: before it, the facts are known to be incomplete
         and a restart reads them again from the position before. A fact that is too large is set aside:
         what was said about its object stands.
 
@@ -76,9 +81,11 @@ class Appender(fenced.Part[WatchPosition]):
                 messages.append(Message(subject, body, self._writer.headers(f"{self._name}.{self._facts}")))
             last = start + size >= len(facts)
             version = resource_version if last else self.position.resource_version
-            await self.commit(
-                messages, msgspec.structs.replace(self.position, at=at, resource_version=version)
+            through = max(self.position.answered, answered if last else 0)
+            position = msgspec.structs.replace(
+                self.position, at=at, resource_version=version, answered=through
             )
+            await self.commit(messages, position)
 
     def _fitting(self, facts: Sequence[tuple[str, bytes]]) -> Sequence[tuple[str, bytes]]:
         """Those that the server takes; a refused one would hold up all behind it for ever."""

@@ -25,7 +25,8 @@ from tidewright.events.base import Fact
 from tidewright.events.facts import ObjectFact
 from tidewright.events.provisioning import CloudGone, CloudObserved, NodeGroupGone, NodeGroupObserved
 from tidewright.log.clock import Clock
-from tidewright.log.subjects import ALL
+from tidewright.log.reader import Record
+from tidewright.log.subjects import ALL, unescape
 from tidewright.watcher.appender import Appender
 from tidewright.watcher.claims import Claims
 from tidewright.watcher.diff import digest_of, is_gone
@@ -129,6 +130,8 @@ class CloudReader:
         self._max_age_s = max_age_s
         self._said: dict[str, tuple[bytes, float]] = {}
         self._last: dict[str, NodeGroupObserved] = {}
+        self._unread: set[str] = set()
+        """Groups whose last word cannot be read, until the cloud has been read."""
         self._failed: dict[str, tuple[int, CloudError]] = {}
         """Groups that cannot be read: how often in a row, and why."""
         self._error: CloudError | None = None
@@ -187,7 +190,8 @@ class CloudReader:
             yield self._away(_unreadable(f"cloud {self.spec.name}", error))
         else:
             there = {self._names.name(self.spec.name, group.id) for group in groups}
-            yield [self.gone(name) for name in sorted(set(self._said) - there)]
+            was, self._unread = {*self._said, *self._unread}, set()
+            yield [self.gone(name) for name in sorted(was - there)]
             self._error, self._failed_polls = None, 0
             refreshed = self.state.refreshed if self._failed else began
             self.state = msgspec.structs.replace(
@@ -246,6 +250,10 @@ class CloudReader:
             f"group {group_id} of cloud {self.spec.name} is served to others by {server}: end that, or leave the group"
             f" out of --cloud {self.spec.text}"
         )
+
+    def unread(self, name: str) -> None:
+        """A group whose last word cannot be read: it is said again when it is read, or that it is gone."""
+        self._unread.add(name)
 
     def gone(self, name: str) -> NodeGroupGone:
         """Forget a group that is no longer there."""
@@ -310,6 +318,13 @@ class CloudReader:
             self._changed_at = now
         self._said[fact.name] = (digest, now)
         return [fact]
+
+
+class _OfCloud(msgspec.Struct):
+    """Of which cloud a group is, in a fact of any version."""
+
+    cloud: str = ""
+    id: str = ""
 
 
 class CloudsWatch:
@@ -416,6 +431,7 @@ class CloudsWatch:
         """What was said before; returned is what is over since: clouds that are not configured any more."""
         clouds: dict[str, CloudObserved] = {}
         groups: list[NodeGroupObserved] = []
+        unread: list[Record] = []
         subjects = self._log.subjects
         patterns = [subjects.facts("*", NODE_GROUP), subjects.facts("*", CLOUD)]
         async for record in self._log.last_per_subject(patterns):
@@ -423,9 +439,12 @@ class CloudsWatch:
                 fact = registry.decode(record.body)
             except registry.NotAnEvent as error:
                 _log.warning("a last word is not readable", subject=record.subject, error=str(error))
+                unread.append(record)
                 continue
             if isinstance(fact, Fact):
                 self._stamp.raise_to(fact.at)
+            else:
+                unread.append(record)
             if isinstance(fact, NodeGroupObserved):
                 groups.append(fact)
             elif isinstance(fact, CloudObserved):
@@ -445,11 +464,31 @@ class CloudsWatch:
                 self.readers[name].keep(cloud)
             elif name != NONE or self.readers:
                 over.append(CloudGone(at=0.0, namespace="", name=name))
+        for record in unread:
+            over += self._unread(record)
         if not self.readers:
             self._none_said = (NOT_CONFIGURED, self._stamp.now())
             if NONE not in clouds:
                 over.append(NOT_CONFIGURED)
         return over
+
+    def _unread(self, record: Record) -> Sequence[ObjectFact]:
+        """A last word says nothing to this version: what is there is said again by its reader; returned is what is over."""
+        kind, *_, token = self._log.subjects.parse(record.subject).rest
+        name = unescape(token)
+        if kind == CLOUD:
+            stays = name in self.readers or (name == NONE and not self.readers)
+            return [] if stays else [CloudGone(at=0.0, namespace="", name=name)]
+        try:
+            group = msgspec.json.decode(record.body, type=_OfCloud)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            group = _OfCloud()
+        reader = self.readers.get(group.cloud) if group.cloud else next(iter(self.readers.values()), None)
+        if reader is None:
+            return [NodeGroupGone(at=0.0, namespace="", name=name)]
+        self._names.keep(name, reader.spec.name, group.id or name)
+        reader.unread(name)
+        return []
 
     async def _say(self, facts: Sequence[ObjectFact], *, renew: bool = False) -> None:
         if not facts and not renew:

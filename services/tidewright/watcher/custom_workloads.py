@@ -23,6 +23,7 @@ from tidewright.events import registry
 from tidewright.events.base import Fact
 from tidewright.events.config import ConfigSet
 from tidewright.events.facts import ObjectFact, TemplateObserved, WorkloadGone, WorkloadObserved
+from tidewright.events.registry import Unknown
 from tidewright.events.spread import (
     KindRefused,
     TargetReplicasObserved,
@@ -52,7 +53,7 @@ from tidewright.kube.projection.reading import Bytes, Malformed, Project, Projec
 from tidewright.log.subjects import ALL, unescape
 from tidewright.watcher.appender import Appender
 from tidewright.watcher.diff import digest_of, is_gone
-from tidewright.watcher.follow import FactLog
+from tidewright.watcher.follow import FactLog, uid_of
 from tidewright.watcher.kind_ownership import Heard
 from tidewright.watcher.log_time import Stamp
 from tidewright.watcher.resync import Again
@@ -241,7 +242,9 @@ class CustomWorkloads:
         for pattern in (*(subjects.facts("*", kind) for kind in (KIND, REPLICAS, REFUSED)), whitelist):
             async for record in self._log.last_per_subject([pattern]):
                 event = registry.read(record.body)
-                if isinstance(event, Fact) and not is_gone(event):
+                if isinstance(event, Unknown):
+                    self._said[record.subject] = b""  # said again, or that it is gone, whatever it is
+                elif isinstance(event, Fact) and not is_gone(event):
                     self._said[record.subject] = digest_of(event)
                     self._again.said(record.subject, event.at)
 
@@ -449,6 +452,17 @@ class CustomWorkloads:
         if seen is None:
             record = await self._log.last(subject)
             known = registry.read(record.body) if record else None
+            if isinstance(known, Unknown) and record is not None:
+                _, namespace, name = map(unescape, self._log.subjects.parse(subject).rest)
+                prefix = f"{GroupKind(group_version(api_version)[0], kind)}/"
+                known = WorkloadObserved(
+                    at=0.0,
+                    namespace=namespace,
+                    name=name.removeprefix(prefix),
+                    uid=uid_of(record.body),
+                    api_version=api_version,
+                    kind=kind,
+                )
             if not isinstance(known, WorkloadObserved):
                 return
             seen = known

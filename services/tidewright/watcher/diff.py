@@ -68,6 +68,8 @@ class Diff:
         """Digest of each shape or template said, to its namespace and the log time of its last saying."""
         self._pods: Counter[str] = Counter()
         """Digest of each shape to how many pods have it."""
+        self._unread_shapes: dict[str, str] = {}
+        """Digest of each shape whose last word could not be read, to its namespace."""
         self.unchanged = 0
         """Objects seen that gave no fact."""
         self.malformed = 0
@@ -85,6 +87,10 @@ class Diff:
     def unread(self, namespace: str, name: str, uid: str) -> None:
         """A last word from the log that cannot be read: whatever the object is, it is said again, or that it is gone."""
         self._put((namespace, name), Said(b"", uid, 0.0))
+
+    def unread_shape(self, namespace: str, digest: str) -> None:
+        """As `unread`, for a shape: the first pod that has it says it, and a list without any that it is gone."""
+        self._unread_shapes[digest] = namespace
 
     def seen(self, raw: Bytes, at: float) -> list[Fact]:
         """An object as it is now; `at` is the log time at which its facts will be said.
@@ -144,7 +150,13 @@ class Diff:
         missing, self._missing = self._missing or {}, None
         gone = [fact for key in sorted(missing) for fact in self._gone(key)]
         # Those that no pod has had since before this process started, when nobody said so.
-        return gone + self._unused(sorted(self.shapes) if self.kind.once == SHAPE else ())
+        gone += self._unused(sorted(self.shapes) if self.kind.once == SHAPE else ())
+        unread, self._unread_shapes = self._unread_shapes, {}
+        return gone + [
+            ShapeGone(at=0.0, digest=digest, namespace=namespace)
+            for digest, namespace in sorted(unread.items())
+            if digest not in self.shapes and not self._pods[digest]
+        ]
 
     def _gone(self, key: Key) -> list[Fact]:
         last = self._put(key, None)

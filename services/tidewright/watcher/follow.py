@@ -22,7 +22,7 @@ from tidewright.events.facts import ObjectFact, ShapeGone, ShapeObserved, Templa
 from tidewright.host.process.once import Once
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
-from tidewright.kube.kinds import WatchedKind
+from tidewright.kube.kinds import SHAPE, WatchedKind
 from tidewright.kube.listwatch import (
     Added,
     Bookmark,
@@ -115,6 +115,9 @@ class Follower:
         """Facts said when the list began that is being read."""
         self._turn = asyncio.Lock()
         """Commits of this part: following, renewing and refreshing take turns."""
+        self._unread_to = 0
+        """Sequence of the last of the last words that this version cannot read."""
+        self._refused = asyncio.Event()
         self._unchanged = 0
         """Objects seen that gave no fact, up to the last commit."""
         self._pace = Pace()
@@ -128,7 +131,8 @@ class Follower:
     async def _own(self) -> None:
         position = await self._appender.claim()
         self._stamp.raise_to(position.at)
-        self._diff, self._unchanged = Diff(self.kind), 0
+        self._diff, self._unchanged, self._unread_to = Diff(self.kind), 0, 0
+        self._refused.clear()
         self._version = position.resource_version
         await self._read_back()
         if self._version:
@@ -138,6 +142,7 @@ class Follower:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._follow())
                 tasks.create_task(self._renew())
+                tasks.create_task(self._answer_refused())
                 if self._max_age_s:
                     tasks.create_task(self._refresh())
         finally:
@@ -171,11 +176,18 @@ class Follower:
 
     def _unread(self, record: Record) -> None:
         """A last word says nothing to this version: what there is, is said again, and what is gone, too."""
-        self._version = ""  # what has not changed since comes with a list alone
+        if record.seq > self._appender.position.answered:
+            self._version = ""  # what has not changed since comes with a list alone
+            self._unread_to = max(self._unread_to, record.seq)
         kind, *names = self._log.subjects.parse(record.subject).rest
-        if kind == self.kind.name and len(names) == 2:
-            with contextlib.suppress(UnicodeDecodeError):
-                self._diff.unread(unescape(names[0]), unescape(names[1]), _uid_of(record.body))
+        if len(names) != 2:
+            return
+        with contextlib.suppress(UnicodeDecodeError):
+            namespace, name = map(unescape, names)
+            if kind == self.kind.name:
+                self._diff.unread(namespace, name, uid_of(record.body))
+            elif kind == SHAPE:
+                self._diff.unread_shape(namespace, name)
 
     async def _follow(self) -> None:
         batches = list_watch_batches(
@@ -199,6 +211,18 @@ class Follower:
         self.progress.error_class = error.error_class
         if not error.retriable:
             self.progress.settled.set()
+            if error.status != 410:  # a list that took too long begins anew
+                self._refused.set()
+
+    async def _answer_refused(self) -> None:
+        """What cannot be listed cannot be said anew: nobody has to wait for it."""
+        await self._refused.wait()
+        async with self._turn:
+            if self._unread_to > self._appender.position.answered:
+                _log.warning(
+                    "last words that cannot be read stand, the kind cannot be listed", kind=self.kind.name
+                )
+                await self._say([], self._stamp.now(), answered=self._unread_to)
 
     def _followed_elsewhere(self, position: WatchPosition) -> None:
         """Another process has the kind; its position says whether it has listed it."""
@@ -238,7 +262,7 @@ class Follower:
         self.progress.unchanged = self._diff.unchanged
         self.progress.malformed = self._diff.malformed
         if facts or listed or self._diff.unchanged - self._unchanged >= UNCHANGED:
-            await self._say(facts, at)
+            await self._say(facts, at, answered=self._unread_to if listed else 0)
         if listed:
             self._synced()
             said = self.progress.facts - self._before_list
@@ -269,7 +293,7 @@ class Follower:
             _log.warning("deletion skipped", kind=self.kind.name, error=str(error))
             return []
 
-    async def _say(self, facts: list[Fact], at: float) -> None:
+    async def _say(self, facts: list[Fact], at: float, *, answered: int = 0) -> None:
         """Stamp, append, and only then tell others in this process."""
         messages: list[tuple[str, bytes]] = []
         for n, fact in enumerate(facts):
@@ -277,7 +301,7 @@ class Follower:
             facts[n] = stamped
             messages.append((self._subject(stamped), registry.encode(stamped)))
         began = time.monotonic()
-        await self._appender.say(messages, resource_version=self._version, at=at)
+        await self._appender.say(messages, resource_version=self._version, at=at, answered=answered)
         self._pace.took(time.monotonic() - began)
         self._unchanged = self._diff.unchanged
         self.progress.facts += len(facts)
@@ -339,7 +363,7 @@ class _Uid(msgspec.Struct):
     uid: str = ""
 
 
-def _uid_of(body: bytes) -> str:
+def uid_of(body: bytes) -> str:
     """The uid in a fact of any version; empty without one."""
     try:
         return msgspec.json.decode(body, type=_Uid).uid

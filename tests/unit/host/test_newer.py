@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import msgspec
 import pytest
 
+from tests.unit.host.counting import COUNTING
 from tests.unit.host.test_host import decisions, holds, hosting, pod
 from tests.waiting import until
 from tidewright.events import registry
 from tidewright.host.loop.newer import is_newer
 from tidewright.log.connection import Log, Message
+from tidewright.log.subjects import ALL
 
 
 def of_a_newer_version(log: Log, n: int, named: str = "fact.pod-observed.v9") -> Message:
@@ -65,6 +69,68 @@ async def test_a_type_that_no_version_has_holds_nobody_up(log: Log, named: str) 
         await log.commit([of_a_newer_version(log, 0, named), *(pod(log, "shop", i) for i in range(3))])
         await until(lambda: holds(log), lambda found: found == {"shop": ["hold 1"]})
         assert not [owned.halted for owned in host.owned.values() if owned.halted]
+
+
+EVERYTHING = dataclasses.replace(
+    COUNTING, kinds=COUNTING.kinds | {"shape", "template", "metric", "nodegroup", "customworkload"}
+)
+
+
+def newer_fact(log: Log, kind: str) -> Message:
+    body = {"type": f"fact.{kind}-observed.v9", "at": 1.0, "namespace": "shop", "name": "x"}
+    return Message(log.subjects.fact(log.slot_of("shop"), kind, "shop", "x"), msgspec.json.encode(body))
+
+
+def checkpoint(log: Log, part: str, answered: int | None) -> Message:
+    body = {"type": "checkpoint.watch.v1"} | ({} if answered is None else {"answered": answered})
+    return Message(log.subjects.checkpoint(ALL, "watcher", part), msgspec.json.encode(body))
+
+
+@pytest.mark.parametrize("kind", ["pod", "shape"])
+async def test_it_goes_on_when_a_watcher_has_answered_what_it_waits_for(log: Log, kind: str) -> None:
+    """Nothing need be said on the subject again: whatever it was about cannot be said at all."""
+    slot = log.slot_of("shop")
+    async with hosting(log, decider=EVERYTHING) as host:
+        await log.commit([pod(log, "shop", 0), newer_fact(log, kind)])
+        await until(lambda: slot in host.owned and bool(host.owned[slot].halted))
+        waits_for = int(host.owned[slot].halted.split()[1])
+        # Neither the checkpoint of a watcher that has not come so far, nor one of another part, nor a newer watcher's.
+        await log.commit([checkpoint(log, "pod", None)])
+        await log.commit([checkpoint(log, "pod", waits_for - 1)])
+        await log.commit([checkpoint(log, "node", waits_for)])
+        await log.commit([Message(log.subjects.checkpoint(ALL, "watcher", "pod"), b"[")])
+        await log.commit([pod(log, n, i) for i in range(1, 4) for n in ("shop", "bank")])
+        await until(lambda: holds(log), lambda found: found == {"bank": ["hold 1"]})
+        assert host.owned[slot].halted
+    async with hosting(log, decider=EVERYTHING) as host:  # and not of what came before it was started
+        await until(lambda: slot in host.owned and bool(host.owned[slot].halted))
+        await log.commit([checkpoint(log, "pod", waits_for)])
+        await until(lambda: holds(log), lambda found: found == {"bank": ["hold 1"], "shop": ["hold 1"]})
+        await until(lambda: host.health.not_ready == "")
+    async with hosting(log, decider=EVERYTHING):
+        await log.commit([pod(log, "shop", i) for i in range(4, 6)])
+        await until(lambda: holds(log), lambda found: found["shop"] == ["hold 1", "hold 2"])
+
+
+@pytest.mark.parametrize("kind", ["metric", "nodegroup", "customworkload", "template"])
+async def test_what_nobody_says_again_for_certain_is_read_past(log: Log, kind: str) -> None:
+    async with hosting(log, decider=EVERYTHING) as host:
+        await log.commit(
+            [newer_fact(log, kind), newer_fact(log, kind), *(pod(log, "shop", i) for i in range(3))]
+        )
+        await until(lambda: holds(log), lambda found: found == {"shop": ["hold 1"]})
+        assert not [owned.halted for owned in host.owned.values() if owned.halted]
+        counted = host.health.metrics.registry.get_sample_value("tidewright_messages_set_aside_total")
+        assert counted == 2.0
+
+
+async def test_a_slot_that_waits_takes_no_notice_of_what_it_would_read_past(log: Log) -> None:
+    slot = log.slot_of("shop")
+    async with hosting(log, decider=EVERYTHING) as host:
+        await log.commit([newer_fact(log, "shape"), newer_fact(log, "metric"), pod(log, "shop", 0)])
+        await until(lambda: slot in host.owned and bool(host.owned[slot].halted))
+        await log.commit([checkpoint(log, "pod", 10**9), pod(log, "shop", 1), pod(log, "shop", 2)])
+        await until(lambda: holds(log), lambda found: found == {"shop": ["hold 1"]})
 
 
 def test_which_types_are_a_newer_versions() -> None:

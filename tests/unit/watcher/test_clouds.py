@@ -16,7 +16,7 @@ from tidewright.events import registry
 from tidewright.events.facts import ObjectFact
 from tidewright.events.provisioning import CloudGone, CloudObserved, NodeGroupGone, NodeGroupObserved
 from tidewright.log.clock import Clock
-from tidewright.log.subjects import Subjects
+from tidewright.log.subjects import ALL, Subjects
 from tidewright.watcher.clouds import CloudsWatch
 from tidewright.watcher.log_time import Stamp
 from tidewright.watcher.nodegroups import read
@@ -30,11 +30,14 @@ class Log:
     def __init__(self, *before: ObjectFact) -> None:
         self.subjects = Subjects("test")
         self.before = before
+        self.unread: list[tuple[str, bytes]] = []
         self.facts: list[Any] = []
 
     async def last_per_subject(self, filters: Sequence[str]) -> AsyncIterator[Any]:
         for fact in self.before:
             yield msgspec.defstruct("Record", ["subject", "body"])("s", registry.encode(fact))
+        for subject, body in self.unread:
+            yield msgspec.defstruct("Record", ["subject", "body"])(subject, body)
 
     async def keep(self, own: Callable[[], Awaitable[None]], **said: str) -> None:
         await own()
@@ -94,6 +97,30 @@ async def test_what_is_not_configured_any_more_is_said_to_be_gone() -> None:
     assert log.of(CloudGone) == ["none", "west"]
     assert log.of(NodeGroupGone) == ["w", "west/a"]
     assert log.of(NodeGroupObserved) == ["a", "old"]
+
+
+async def test_of_what_a_newer_version_said_it_is_said_that_it_is_gone_or_what_it_is() -> None:
+    log = Log()
+    for kind, name, of in (
+        ("nodegroup", "a", {"cloud": "east"}),
+        ("nodegroup", "east/x", {"cloud": "east", "id": "x"}),
+        ("nodegroup", "left", {}),
+        ("nodegroup", "w", {"cloud": "west"}),
+        ("nodegroup", "odd", {"cloud": 7}),
+        ("cloud", "west", {}),
+        ("cloud", "east", {}),
+    ):
+        body = {"type": f"fact.{kind}-observed.v9", "at": 1.0, "name": name} | of
+        log.unread.append((log.subjects.fact(ALL, kind, "", name), msgspec.json.encode(body)))
+    clouds = watch(log, east=Cloud(group("a")))
+    work = asyncio.create_task(clouds.run())
+    await until(lambda: not clouds.waiting)
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+    assert log.of(NodeGroupObserved) == ["a"]
+    assert sorted(log.of(NodeGroupGone)) == ["east/x", "left", "odd", "w"]
+    assert log.of(CloudGone) == ["west"]
+    assert log.of(CloudObserved) == ["east"]
 
 
 async def test_no_cloud_is_said_once() -> None:

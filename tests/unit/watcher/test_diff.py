@@ -109,6 +109,30 @@ def test_a_shape_that_could_not_be_read_is_said_again_for_a_pod_that_could() -> 
     assert second.seen(pod("a"), AT) == []
 
 
+def test_shapes_that_could_not_be_read_are_said_again_or_that_they_are_gone() -> None:
+    (shape, _) = Diff(BY_NAME["pod"]).seen(pod("a"), AT)
+    assert isinstance(shape, ShapeObserved)
+    diff = Diff(BY_NAME["pod"])
+    for digest in (shape.digest, "of-another-form"):
+        diff.unread_shape("shop", digest)
+    diff.list_started()
+    assert diff.seen(pod("a"), AT)[0] == shape
+    assert diff.list_done() == [ShapeGone(at=0.0, digest="of-another-form", namespace="shop")]
+    assert diff.list_done() == []
+
+
+def test_a_shape_that_could_not_be_read_stands_as_long_as_a_pod_that_was_said_has_it() -> None:
+    said = Diff(BY_NAME["pod"]).seen(pod("a"), AT)[1]
+    assert isinstance(said, PodObserved)
+    diff = Diff(BY_NAME["pod"])
+    diff.said(said)
+    diff.unread_shape("shop", said.shape)
+    diff.list_started()
+    with pytest.raises(Malformed):
+        diff.seen(b'{"metadata":{"name":"a","namespace":"shop","uid":"u-a"},"spec":7}', AT)
+    assert diff.list_done() == []
+
+
 def test_a_shape_is_gone_with_its_last_pod_and_told_again_before_the_next() -> None:
     diff = Diff(BY_NAME["pod"])
     shape, *_ = diff.seen(pod("a"), AT)

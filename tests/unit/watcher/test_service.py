@@ -39,6 +39,7 @@ from tidewright.log.connection import Log, Message
 from tidewright.log.reader import Reader
 from tidewright.log.subjects import ALL
 from tidewright.watcher import sampler, service
+from tidewright.watcher.appender import WatchPosition
 from tidewright.watcher.service import Options
 
 PODS = "/api/v1/pods"
@@ -229,10 +230,57 @@ async def test_what_a_newer_watcher_said_is_said_again_by_one_that_comes_back(
             lambda: said_since(log, before),
             lambda said: said == {("PodObserved", "a"), ("PodGone", "gone")},
         )
+    assert (await answered(log, "pod")) == before, "so that nobody waits for what cannot be said at all"
 
 
-async def said_since(log: Log, seq: int) -> set[tuple[str, str]]:
-    async with log.reader([log.subjects.facts("*", "pod")], after=seq) as reader:
+async def test_shapes_of_a_newer_watcher_are_gone_when_no_pod_has_them(
+    cluster: Cluster, nats: EmbeddedServer, log: Log, tail: Tail, tmp_path: Path
+) -> None:
+    await cluster.put(PODS, "shop", "a")
+    async with watching(cluster, nats, tmp_path, kinds=("pod",)):
+        await tail.until(is_pod("a"))
+    shape = next(event for event in tail.events if isinstance(event, ShapeObserved))
+    newer = [
+        Message(
+            log.subjects.fact(log.slot_of("shop"), "shape", "shop", digest),
+            b'{"type":"fact.shape-observed.v9","at":1.0,"namespace":"shop","digest":"%s"}' % digest.encode(),
+        )
+        for digest in (shape.digest, "newer")
+    ]
+    seq = (await log.commit(newer)).last_seq
+    lists = cluster.requests.count(PODS)
+    for _ in range(2):  # the second one finds it answered, and lists nothing
+        async with watching(cluster, nats, tmp_path, kinds=("pod",)):
+            await until(lambda: answered(log, "pod"), lambda answered: answered == seq)
+    async with log.reader([log.subjects.facts("*", "shape")], after=seq) as reader:
+        said = [registry.read(record.body) async for record in reader.until_current()]
+    assert [
+        (type(fact).__name__, fact.digest) for fact in said if isinstance(fact, ShapeObserved | ShapeGone)
+    ] == [
+        ("ShapeObserved", shape.digest),
+        ("ShapeGone", "newer"),
+    ]
+    assert lists < cluster.requests.count(PODS)
+
+
+async def test_a_kind_that_is_not_served_any_more_keeps_nobody_waiting(
+    cluster: Cluster, nats: EmbeddedServer, log: Log, tmp_path: Path
+) -> None:
+    body = b'{"type":"fact.watermarkpodautoscaler-observed.v9","at":1.0,"namespace":"shop","name":"w"}'
+    subject = log.subjects.fact(log.slot_of("shop"), "watermarkpodautoscaler", "shop", "w")
+    seq = (await log.commit([Message(subject, body)])).last_seq
+    cluster.objects.pop(WPAS, None)
+    async with watching(cluster, nats, tmp_path, kinds=("watermarkpodautoscaler",)):
+        await until(lambda: answered(log, "watermarkpodautoscaler"), lambda answered: answered == seq)
+
+
+async def answered(log: Log, part: str) -> int:
+    record = await log.last(log.subjects.checkpoint(ALL, "watcher", part))
+    return 0 if record is None else msgspec.json.decode(record.body, type=WatchPosition).answered
+
+
+async def said_since(log: Log, seq: int, kind: str = "pod") -> set[tuple[str, str]]:
+    async with log.reader([log.subjects.facts("*", kind)], after=seq) as reader:
         facts = [registry.read(record.body) async for record in reader.until_current()]
     return {(type(fact).__name__, fact.name) for fact in facts if isinstance(fact, ObjectFact)}
 
@@ -549,3 +597,39 @@ async def test_a_whitelisted_kind_that_may_not_be_read_is_told_until_it_can_be(
         await tail.until(lambda e: isinstance(e, WorkloadObserved) and e.kind == "GameSet" and e.refresh)
         if not any(isinstance(e, ConfigSet) and e.refresh for e in tail.events):
             await tail.until(lambda e: isinstance(e, ConfigSet) and e.refresh)
+
+
+async def test_of_a_custom_workload_that_a_newer_watcher_said_it_is_said_that_it_is_gone(
+    cluster: Cluster, nats: EmbeddedServer, log: Log, tail: Tail, tmp_path: Path
+) -> None:
+    maps = "/api/v1/namespaces/ops/configmaps"
+    cluster.objects[maps] = {}
+    await cluster.put(maps, "ops", "kruise-configuration", data=WHITELIST)
+    versions = [{"groupVersion": "games.example.com/v1", "version": "v1"}]
+    cluster.answers["/apis/games.example.com"] = {"name": "games.example.com", "versions": versions}
+    cluster.answers[SETS] = {"resources": [{"name": "gamesets", "kind": "GameSet", "namespaced": True}]}
+    cluster.objects[f"{SETS}/gamesets"] = {}
+    await cluster.put(f"{SETS}/gamesets", "shop", "arena", spec={"n": 3})
+    options: dict[str, Any] = {"kinds": ("pod",), "whitelist_config_map": "ops/kruise-configuration"}
+    async with watching(cluster, nats, tmp_path, **options):
+        await tail.until(lambda e: isinstance(e, WorkloadObserved) and e.name == "arena")
+    subject = tail.subjects[-1]
+    newer = [
+        Message(
+            subject.replace("arena", name),
+            b'{"type":"fact.workload-observed.v9","at":1.0,"namespace":"shop","name":"%s","uid":"u-%s"}'
+            % (name.encode(), name.encode()),
+        )
+        for name in ("arena", "left")
+    ]
+    seq = (await log.commit(newer)).last_seq
+    async with watching(cluster, nats, tmp_path, **options):
+        await until(
+            lambda: said_since(log, seq, "customworkload"),
+            lambda said: said == {("WorkloadObserved", "arena"), ("WorkloadGone", "left")},
+        )
+    record = await log.last(subject.replace("arena", "left"))
+    assert record is not None
+    gone_fact = registry.read(record.body)
+    assert isinstance(gone_fact, WorkloadGone)
+    assert (gone_fact.namespace, gone_fact.uid, gone_fact.kind) == ("shop", "u-left", "GameSet")

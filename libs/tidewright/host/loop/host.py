@@ -107,7 +107,7 @@ class Host(Generic[State]):
         """Slots that nobody may claim, and why."""
         self._broken: asyncio.Task[errors.Unsound] | None = None
         self._said_aside: set[str] = set()
-        self._newer = Newer()
+        self._newer = Newer(log.subjects, health.metrics.set_aside.inc)
         self._pending = 0  # decisions not committed yet, over all slots
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -331,6 +331,8 @@ class Host(Generic[State]):
         reads, owned_slots = self.inputs.reads, self.owned.keys()
         for record in records:
             if not reads(record.subject, owned_slots, recorded=False):
+                if self._newer.any_waits:
+                    self._newer.hear_of(record)
                 continue
             if self._take(record):
                 for owned in self.owned.values():

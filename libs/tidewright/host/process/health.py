@@ -60,7 +60,9 @@ class Metrics:
             registry=r,
         )
         self.set_aside = Counter(
-            "tidewright_messages_set_aside_total", "Messages that do not decode, left out.", registry=r
+            "tidewright_messages_set_aside_total",
+            "Messages left out: they do not decode, or are facts of a newer version that are not waited for.",
+            registry=r,
         )
         self.errors = Counter("tidewright_errors_total", "Errors, by reason.", ["reason"], registry=r)
 

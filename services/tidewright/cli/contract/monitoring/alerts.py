@@ -108,10 +108,11 @@ ALERTS: Final[tuple[Alert, ...]] = (
     ),
     Alert(
         "SetAside", "sum by (component) (increase(tidewright_messages_set_aside_total[15m])) > 0", "0m", "warning",
-        "{{ $labels.component }} left messages out that do not decode.",
-        "A fact on the log was garbage and is left out; the next fact of that object mends it.",
+        "{{ $labels.component }} left messages out that do not decode, or that only a newer version knows.",
+        "A fact on the log was garbage, or of a type of a newer version, and is left out; the next fact of that object mends it.",
         ("The log of the service names sequence and subject.",),
-        ("Where it goes on, somebody writes facts who should not: only the watcher's account may.",),
+        ("Facts of a newer version (`read past` in the log of the service): finish the upgrade, deciders before the watcher, or put the watcher back.",
+         "Where it goes on, somebody writes facts who should not: only the watcher's account may."),
     ),
     Alert(
         "ActuatorBehind", "max(tidewright_actuator_open) > 500", "5m", "warning",
