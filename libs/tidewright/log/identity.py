@@ -6,6 +6,7 @@ used from the next one on: a server that is to drop the old certificate is reloa
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -124,6 +125,14 @@ class BusClient(StoredHeaders):
         """Connect to another server, if there is one that takes us."""
         self._left = self._current_server
         await self.force_reconnect()
+
+    async def _attempt_reconnect(self) -> None:
+        # Closing waits for the other's farewell over TLS (30 s), and until all is sent: for ever, if who is left is silent.
+        # A WebSocket has no such writer, and a bound for its farewell.
+        writer = getattr(self._transport, "_io_writer", None)
+        if isinstance(writer, asyncio.StreamWriter):
+            writer.transport.abort()
+        await super()._attempt_reconnect()
 
     async def _select_next_server(self) -> None:
         left, self._left = self._left, None

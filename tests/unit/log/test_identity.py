@@ -6,11 +6,13 @@ import asyncio
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import nats.errors
 import pytest
+import uvloop
 
 from tests.attacks.bus import run_server
 from tests.certificates import Authority
@@ -19,7 +21,8 @@ from tests.ports import free_port
 from tests.waiting import until
 from tidewright.log.connection import Log
 from tidewright.log.errors import LogForbidden, LogUnavailable
-from tidewright.log.identity import Identity, client_options, shown
+from tidewright.log.identity import BusClient, Identity, client_options, shown
+from tidewright.log.opening import opened
 
 
 @pytest.mark.parametrize(
@@ -137,3 +140,50 @@ async def test_certificates_and_passwords_are_replaced_without_a_restart(
         process.send_signal(signal.SIGHUP)
         await until(lambda: log.client.stats["reconnects"] != reconnects and log.client.is_connected)
         assert await log.adopt_slots() == 4
+
+
+async def left(client: BusClient) -> None:
+    """Somebody has waited for an answer for too long."""
+    await client.leave()
+
+
+async def stale(client: BusClient) -> None:
+    """The client library has seen no sign of life for too long."""
+    await client._process_op_err(nats.errors.StaleConnectionError())
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("leaving", [left, stale])
+@pytest.mark.parametrize("tls", [True, False], ids=["tls", "plain"])
+def test_nobody_waits_for_the_farewell_of_a_server_that_is_silent(
+    tmp_path: Path, authority: Authority, tls: bool,
+    leaving: Callable[[BusClient], Coroutine[None, None, None]], loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:  # fmt: skip
+    """Over TLS that is 30 s, and without it for ever if there is something left to send."""
+    cert, key = authority.issue("server")
+    text = f'tls {{ cert_file: "{cert}", key_file: "{key}" }}\n' if tls else ""
+    who = Identity(ca=authority.ca) if tls else Identity()
+    ports = free_port(), free_port()
+    urls = [f"nats://127.0.0.1:{port}" for port in ports]
+
+    async def goes_on(servers: dict[str, subprocess.Popen[bytes]]) -> None:
+        client, _ = await opened(",".join(urls), who, "test")
+        silent = client.server
+        servers[silent].send_signal(signal.SIGSTOP)
+        try:
+            writer = client._transport._io_writer  # type: ignore[union-attr]  # connected, by TCP
+            while not writer.transport.get_write_buffer_size():
+                writer.write(b"PUB a 1000000\r\n" + bytes(1_000_000) + b"\r\n")
+            await leaving(client)
+            await until(lambda: client.is_connected and client.server != silent, within_s=20.0)
+            await client.flush(timeout=20)
+        finally:
+            servers[silent].send_signal(signal.SIGCONT)
+            await client.close()
+
+    with (
+        run_server(tmp_path, ports[0], text, "one") as one,
+        run_server(tmp_path, ports[1], text, "other") as other,
+        asyncio.Runner(loop_factory=loop) as runner,
+    ):
+        runner.run(goes_on(dict(zip(urls, (one, other), strict=True))))
