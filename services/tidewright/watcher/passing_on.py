@@ -7,6 +7,7 @@ answer. A push is passed on once at most. Where replicas have a certificate it i
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import ipaddress
 import socket
@@ -28,6 +29,8 @@ WITHIN_S: Final = 9.0
 """Wall seconds for the other's answer: it waits for the log itself, and senders give up after 10 s or more."""
 MOST_ANSWERED_BYTES: Final = 2**16
 _WORD: Final = "pushes="
+_EVERY: Final = {"0.0.0.0": socket.AF_INET, "::": socket.AF_INET6, "": socket.AF_UNSPEC}  # noqa: S104 - what was asked for, not what is listened on here
+"""Hosts that stand for every address, and of which family: a port that listens on `::` is not reached by IPv4."""
 _TO: Final = (
     "Authorization",
     "Content-Type",
@@ -41,18 +44,28 @@ _BACK_PREFIX: Final = "X-Prometheus-Remote-Write-"
 _log = structlog.get_logger(__name__)
 
 
-def address(host: str, port: int, *, tls: bool) -> str:
-    """The URL at which other watchers reach a port that listens on `host`; empty where there is none.
+async def called_at(host: str) -> str:
+    """The host by which others reach who listens on `host`; empty where there is none.
 
     Who listens on every address is reached at the one that this machine's name has, as a pod's is.
     """
-    if not port:
+    if host not in _EVERY:
+        return host
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            socket.gethostname(), None, family=_EVERY[host], type=socket.SOCK_STREAM
+        )
+    except (OSError, UnicodeError):
         return ""
-    if host in ("0.0.0.0", "::", ""):  # noqa: S104 - what was asked for, not what is listened on here
-        try:
-            host = socket.gethostbyname(socket.gethostname())
-        except OSError:
-            return ""
+    addresses = [ipaddress.ip_address(place[0]) for *_, place in found]
+    callable_ = [one for one in addresses if not one.is_link_local]  # which means nothing on another machine
+    return str(min(callable_, key=lambda one: one.is_loopback, default=""))
+
+
+def address(host: str, port: int, *, tls: bool) -> str:
+    """The URL at which a port is called by `host`, as `called_at` gives it; empty where there is none."""
+    if not port or not host:
+        return ""
     return f"http{'s' if tls else ''}://{f'[{host}]' if ':' in host else host}:{port}"
 
 

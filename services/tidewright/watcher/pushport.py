@@ -8,6 +8,7 @@ answered with 403 until there is one.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -23,13 +24,16 @@ from tidewright.host.ports.connections import LINGERING_S, Bounds, Site
 from tidewright.host.ports.tokens import Tokens, is_loopback
 from tidewright.host.process.misconfigured import Misconfigured
 from tidewright.host.process.process import Process
-from tidewright.watcher.passing_on import PassingOn, address
+from tidewright.watcher.passing_on import PassingOn, address, called_at
 from tidewright.watcher.push_endpoint import PATH, Intake
 from tidewright.watcher.sampler import Sampler
 
 TOKENS_WANTED = (
     "name a file of tokens with --push-token-file, or give TIDEWRIGHT_PUSH_TOKEN in the environment"
 )
+
+LOOK_AGAIN_S = 60.0
+"""Wall seconds between two looks for an address that other watchers can call, until there is one."""
 
 _log = structlog.get_logger(__name__)
 
@@ -79,13 +83,14 @@ class PushPort:
         """
         self.options = options
         self.port = 0
+        self._called_at = ""
         self._process = process
         self._certificate: CertificateFiles | None = None
         tokens = _tokens(options)
         if options.certificate_file is not None and options.key_file is not None:
             self._certificate = CertificateFiles(options.certificate_file, options.key_file)
         own = options.port is not None
-        host = options.host if own else process.options.health_host
+        host = self._host = options.host if own else process.options.health_host
         closed = ""
         if tokens is None and not is_loopback(host):
             closed = f"nobody may push to {host} without a token: {TOKENS_WANTED}"
@@ -106,8 +111,8 @@ class PushPort:
     def address(self) -> str:
         """Where other watchers reach it; empty while it is not known."""
         if self.options.port is None:
-            return address(self._process.options.health_host, self._process.health.port, tls=False)
-        return address(self.options.host, self.port, tls=self._certificate is not None)
+            return address(self._called_at, self._process.health.port, tls=False)
+        return address(self._called_at, self.port, tls=self._certificate is not None)
 
     @asynccontextmanager
     async def served(self) -> AsyncGenerator[None, None]:
@@ -116,6 +121,31 @@ class PushPort:
         Raises:
             Misconfigured: the address cannot be had.
         """
+        finding = asyncio.create_task(self._find_address())
+        try:
+            async with self._listening():
+                yield
+        finally:
+            finding.cancel()
+            await asyncio.gather(finding, return_exceptions=True)
+
+    async def _find_address(self) -> None:
+        """Return when it is known where other watchers reach this one; say once that they do not."""
+        said = False
+        while not (found := await called_at(self._host)):
+            if not said:
+                said = True
+                flag = "--health-host" if self.options.port is None else "--push-host"
+                _log.warning(
+                    "other watchers cannot pass pushes on to this one: the name of this machine has no address of that family",
+                    name=socket.gethostname(), host=self._host,
+                    do=f"give the address itself, or :: where there is IPv6 only, with {flag}; or have the name resolve",
+                )  # fmt: skip
+            await asyncio.sleep(LOOK_AGAIN_S)
+        self._called_at = found
+
+    @asynccontextmanager
+    async def _listening(self) -> AsyncGenerator[None, None]:
         if self.options.port is None:
             self._process.health.routes[PATH] = self.intake.handle
             yield

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
+import socket
+from typing import cast
 
+import pytest
+from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
+
+from tests.waiting import until
 from tidewright.host.loop import lookout
-from tidewright.watcher import passing_on
+from tidewright.host.process.health import Health
+from tidewright.host.process.process import Process, ProcessOptions
+from tidewright.watcher import passing_on, pushport
+from tidewright.watcher.pushport import PushOptions, PushPort
+from tidewright.watcher.sampler import Sampler
 
 
 @pytest.mark.parametrize(
@@ -24,9 +34,67 @@ def test_a_watcher_says_where_it_takes_pushes(host: str, port: int, tls: bool, u
     assert passing_on.place([b"-", entry]) == url
 
 
-def test_who_listens_on_every_address_is_reached_at_the_machines_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("socket.gethostbyname", lambda name: "10.9.8.7")
-    assert passing_on.address("0.0.0.0", 8080, tls=False) == "http://10.9.8.7:8080"
+def named(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
+    """This machine's name has these addresses; the names that are asked for."""
+    asked: list[str] = []
+
+    def look(name: str, port: object, family: int = 0, *_: object, **__: object) -> list[tuple[object, ...]]:
+        asked.append(name)
+        families = {one: socket.AF_INET6 if ":" in one else socket.AF_INET for one in addresses}
+        found: list[tuple[object, ...]] = [
+            (of, socket.SOCK_STREAM, 6, "", (one, 0)) for one, of in families.items() if family in (0, of)
+        ]
+        if not found:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return found
+
+    monkeypatch.setattr("socket.getaddrinfo", look)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("host", "addresses", "called"),
+    [
+        ("0.0.0.0", ["fd00::7", "10.9.8.7"], "10.9.8.7"),
+        ("::", ["10.9.8.7", "fe80::1", "fd00::7"], "fd00::7"),
+        ("", ["fd00::7"], "fd00::7"),
+        ("0.0.0.0", ["127.0.1.1", "10.9.8.7"], "10.9.8.7"),
+        ("0.0.0.0", ["127.0.1.1"], "127.0.1.1"),
+        ("::", ["10.9.8.7"], ""),
+        ("::", ["fe80::1"], ""),
+        ("10.1.2.3", [], "10.1.2.3"),
+    ],
+)
+async def test_who_listens_on_every_address_is_reached_at_the_machines_own(
+    monkeypatch: pytest.MonkeyPatch, host: str, addresses: list[str], called: str
+) -> None:
+    named(monkeypatch, *addresses)
+    assert await passing_on.called_at(host) == called
+
+
+async def test_the_address_is_looked_for_until_it_is_found_and_its_lack_said_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pushport, "LOOK_AGAIN_S", 0.01)
+    asked = named(monkeypatch, "10.9.8.7")
+    process = Process(ProcessOptions("watcher", health_host="::"), Health("watcher"))
+    process.health.port = 8080
+    with capture_logs() as logs:
+        port = PushPort(
+            PushOptions(token="a-token-that-nobody-guesses shop"),
+            cast("Sampler", None),
+            process,
+            CollectorRegistry(),
+        )
+        async with port.served():
+            await until(lambda: len(asked) > 2)
+            assert port.address == ""
+            asked = named(monkeypatch, "fd00::7")
+            await until(lambda: port.address)
+            assert port.address == "http://[fd00::7]:8080"
+            assert len(asked) == 1
+    said = [line for line in logs if "cannot pass pushes on" in line["event"]]
+    assert [(line["host"], "--health-host" in line["do"]) for line in said] == [("::", True)]
 
 
 @pytest.mark.parametrize(
