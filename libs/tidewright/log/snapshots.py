@@ -209,7 +209,7 @@ class Snapshots:
     async def _kept(self, service: str) -> list[tuple[str, int]]:
         """Slots and positions of the snapshots of a service that were kept."""
         places = [name.partition("/") for name in await self._names(service)]
-        return [(place, int(position)) for place, _, position in places if position.isdigit()]
+        return [(place, int(position)) for place, _, position in places if position.isdecimal()]
 
     async def _names(self, service: str) -> set[str]:
         """What the objects of a service's bucket are called; none where it is left alone."""
@@ -223,7 +223,11 @@ class Snapshots:
         except _FAILURES as error:
             await self._leave_alone(service, error)
             return set()
-        return {urlsafe_b64decode(subject.rpartition(".")[2]).decode() for subject in subjects}
+        names = set()
+        for subject in subjects:
+            with contextlib.suppress(ValueError):  # no name that is written here
+                names.add(urlsafe_b64decode(subject.rpartition(".")[2]).decode())
+        return names
 
     async def oldest(
         self, service: str, slot: Slot, readable: Sequence[int], first_seq: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -333,6 +334,17 @@ async def test_a_bucket_that_is_slow_to_answer_is_asked_again(log: Log) -> None:
     for times, expected in ((2, snapshot), (3, None)):
         store = Snapshots(Busy(log, times))  # type: ignore[arg-type]  # what is used of Log
         assert await store.latest("counting", log.slot_of("shop"), (1,)) == expected
+
+
+async def test_what_has_no_name_of_ours_in_a_bucket_keeps_nothing_from_being_found(log: Log) -> None:
+    snapshot = await prepared(log)
+    bucket = snapshots.bucket(log.stream, "counting")
+    no_number = urlsafe_b64encode(f"{snapshot.slot}/²".encode()).decode()
+    for name in ("a", "é", "__8=", no_number):  # no base64, no ASCII, no UTF-8
+        await log.client.jetstream().publish(f"$O.{bucket}.M.{name}", b"{}")
+    store = Snapshots(log)
+    assert await store.latest("counting", Slot(snapshot.slot), (2, 1)) == snapshot
+    assert await store.furthest("counting") == 0
 
 
 def test_bytes_that_are_no_snapshot_are_refused() -> None:
