@@ -57,9 +57,9 @@ TIMEOUT_S = 15.0
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 JSON_PATCH = "application/json-patch+json"
-LOOK_INSTEAD = frozenset((403, 409, 415, 422))
+LOOK_INSTEAD = frozenset((400, 403, 405, 409, 415, 422, 501))
 """Refusals of a patch that tests what it expects, after which it is looked: the object is not as was expected, or may be
-written in another way only."""
+written in another way only. Servers behind an API server, and proxies, say in many ways that they take no such patch."""
 
 _any: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
