@@ -51,6 +51,10 @@ class SeveralFiles:
         )
         self.kinds: dict[str, int] = {}
 
+    def content(self) -> str:
+        """As `ExportFile.content`, of all of them."""
+        return " ".join(file.content() for file in self._files)
+
     def snapshots(self) -> Iterator[Snapshot]:
         """The states that the first one begins with."""
         return self._files[0].snapshots()

@@ -295,7 +295,8 @@ class LogVerification(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
         set_aside: messages that do not decode.
         written_by: software to how many decisions it took.
         differences: how many there are; `first` are the first of them.
-        gone_on_from: sequence up to which an interrupted run before this one had verified it; 0: nothing was taken from one.
+        gone_on_from: sequence up to which an interrupted run before this one had verified it, and this one did not look again; 0: nothing was
+            taken from one, all of it was looked at.
     """
 
     log: str

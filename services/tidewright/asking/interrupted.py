@@ -2,7 +2,8 @@
 
 As long as nothing differed, all that a verification knows at a checkpoint can be said: each slot's fold, what was counted, and
 what is known of single messages. It is kept among the asker's own files (`tidewright.asking.fold_files`), under the code that it is of,
-and counts only while the log has the record that it was kept at, and for a day: what was verified may have been altered since.
+and counts only while the log has the record that it was kept at, and for a day from when the first of the runs began: what was verified may
+have been altered since. A file counts as the same one only byte for byte.
 Who has verified to the end begins anew the next time.
 """
 
@@ -33,8 +34,8 @@ EVERY_S = 15.0
 PAUSES = 20.0
 """At least so many times as long as keeping takes is verified before it is kept again."""
 COUNTS_S = 86_400.0
-"""For so long it counts, wall seconds."""
-WHOSE = Whose("verification under way", 1, "", "")
+"""For so long it counts from the beginning of the first run, wall seconds."""
+WHOSE = Whose("verification under way", 2, "", "")
 """Of what is kept beside the folds. The number is that of its form."""
 
 
@@ -59,7 +60,7 @@ class Progress(msgspec.Struct, frozen=True):
         services: that are verified, in order.
         read_to: everything up to this sequence was read, and what could be compared was.
         again_from: behind this sequence is read once more: slots wait for a checkpoint of what lies there.
-        kept_at: wall time, seconds.
+        begun_at: wall time at which the first of the runs began that it comes from, seconds.
         generation: of the keys.
         messages, events, decisions, checkpoints, aside, software: what was counted.
     """
@@ -67,7 +68,7 @@ class Progress(msgspec.Struct, frozen=True):
     services: tuple[str, ...]
     read_to: int
     again_from: int
-    kept_at: float
+    begun_at: float
     generation: int
     messages: int
     events: int
@@ -127,7 +128,7 @@ async def going_on(source: Source, files: FoldFiles, generation: int) -> Going |
         if (
             there is not None
             and (there.subject, there.body) == (kept.checkpoint.subject, kept.checkpoint.body)
-            and 0 <= time.time() - progress.kept_at <= COUNTS_S
+            and 0 <= time.time() - progress.begun_at <= COUNTS_S
             and first <= progress.again_from + 1
             and progress.generation == generation
         ):
@@ -188,6 +189,7 @@ class Interruptible:
         self._judging = judging
         self._every_s = every_s
         self._next = time.monotonic() + every_s
+        self._begun_at = time.time() if going is None else going.progress.begun_at
         self._at: dict[tuple[str, ...], Record | None] = {
             (verifier.inputs.service, name): None for verifier in verifiers for name in verifier.slots
         }
@@ -230,7 +232,7 @@ class Interruptible:
                     software[said] -= count
         progress = Progress(
             tuple(verifier.inputs.service for verifier in self._verifiers), record.seq, min(rest for rest in rests if rest is not None),
-            time.time(), generation, messages, report.events, report.decisions, report.checkpoints, report.aside,
+            self._begun_at, generation, messages, report.events, report.decisions, report.checkpoints, report.aside,
             {said: count for said, count in software.items() if count}, tuple(slots), passed, provenance.seen(),
         )  # fmt: skip
         self._files.put(

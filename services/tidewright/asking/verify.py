@@ -44,7 +44,8 @@ class Verified:
         unknown: messages of a part of a log, the ends of whose commits are left out of it.
         generation: of the key record; 0 on a log without one. `vouched`: a trust anchor vouches for it.
         history: sequence up to which nothing is signed.
-        gone_on_from: sequence up to which an interrupted run before this one had verified it; 0: nothing was taken from one.
+        gone_on_from: sequence up to which an interrupted run before this one had verified it, and this one did not look
+            again; 0: nothing was taken from one.
     """
 
     report: Report
@@ -89,7 +90,8 @@ async def verified(
     verifiers = await _verifiers(source, services, ends, report, going)
     if going is not None and not going.continues(verifiers, report):
         files.drop(WHOSE, software_in("tidewright"), going.progress.read_to)
-        return await verified(source, services, before, resumable=resumable, kept_every_s=kept_every_s)
+        # Not looked for again: where it cannot be removed, it would be found for ever.
+        going, verifiers = None, await _verifiers(source, services, ends, report, None)
     verification = Verification(verifiers)
     passing = Passing(source.subjects, keyring, partial=source.part, since=first)
     said: list[Difference] = []

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from tidewright.asking.answers import builtins
-from tidewright.asking.errors import CommandError
+from tidewright.asking.errors import BadInput, CommandError
 from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.service_state import deciders
 from tidewright.asking.services import Service
@@ -25,7 +25,7 @@ def verify(
     resume: Annotated[
         bool,
         Parameter(
-            help="Go on from where an interrupted run of the last day stood, and leave where this one stands.",
+            help="Go on from where an interrupted run of the last day stood, without another look at what it read, and leave where this one stands.",
             negative="",
         ),
     ] = False,
@@ -38,9 +38,18 @@ def verify(
 
     async def run() -> tuple[Verified | Followed, str, tuple[str, ...]]:
         if log is not None and log.archive and file is None:
+            if resume:
+                raise BadInput(
+                    f"--resume with --archive {log.archive}: an archive is verified as a whole; valid is either of them"
+                )
             return await _archived(log, chosen)
         async with opened(log, file) as source:
             if without := left_out_of(source):
+                if resume:
+                    raise BadInput(
+                        f"--resume: {source.name} was exported without {', '.join(without)}, so that nothing of it is decided again, and "
+                        "there is nothing to go on from; leave out --resume, or give a whole export"
+                    )
                 return await followed(source.stored(), source.subjects), source.name, without
             return await verified(source, chosen, resumable=resume), source.name, ()
 
@@ -80,7 +89,8 @@ def _as_text(result: Verified, name: str, asked: tuple[Service, ...]) -> str:
     ]
     if result.gone_on_from:
         lines.append(
-            f"Up to message {result.gone_on_from} that was done by a run before, which was interrupted."
+            f"Up to message {result.gone_on_from} that was done by a run before, which was interrupted: that part was NOT LOOKED AT AGAIN. "
+            "Without --resume all of it is."
         )
     idle = [service.name for service in asked if service.name not in result.services]
     if idle:
@@ -110,7 +120,10 @@ def _as_text(result: Verified, name: str, asked: tuple[Service, ...]) -> str:
             ]
         )
     if not report.count:
-        lines.append("Every decision is what its recorded facts give, byte for byte, and the chain is whole.")
+        found = f"Behind message {result.gone_on_from}, every" if result.gone_on_from else "Every"
+        lines.append(
+            f"{found} decision is what its recorded facts give, byte for byte, and the chain is whole."
+        )
         return "\n".join(lines)
     first = report.differences[0]
     lines += [

@@ -19,6 +19,7 @@ from tidewright.asking.environment import variable
 from tidewright.asking.errors import BadInput, CommandError, Unavailable
 from tidewright.asking.options import AskedLogOptions
 from tidewright.asking.source import FromFile, RunningLog, Source, opened
+from tidewright.asking.withholding import left_out_of
 from tidewright.cli.options import ANY_PORT, PROCESS, Level, LogFormat, UnsignedFlags
 from tidewright.cli.run import execute
 from tidewright.console.access import CONSOLE_TOKEN, Access, Network, named
@@ -134,7 +135,9 @@ def _verifying(
     source: Source, log: AskedLogOptions | None, file: Path | None
 ) -> tuple[Sequence[str], dict[str, str]]:
     """The command that verifies the same log in a child, and its environment: a URL may hold a password."""
-    command = [sys.executable, "-m", "tidewright.cli.main", "verify", "--resume", "-o", "json"]
+    command = [sys.executable, "-m", "tidewright.cli.main", "verify", "-o", "json"]
+    if not left_out_of(source):  # of what is left out nothing is decided again, and nothing goes on
+        command.append("--resume")
     if file is not None:
         return [*command, "--log", str(file)], dict(os.environ)
     if not isinstance(source, RunningLog):
