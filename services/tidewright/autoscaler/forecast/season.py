@@ -477,10 +477,13 @@ def problem(season: Season) -> str:
     if not 0 <= season.at < _LATEST:
         return f"at={season.at}: seconds since 1970 are needed"
     if (
-        not 0 <= season.began <= season.bucket <= int(season.at // BUCKET_S)
+        not 0 <= season.began <= season.bucket == int(season.at // BUCKET_S)
         or not -1 <= season.closed <= season.bucket
     ):
-        return f"began={season.began}, closed={season.closed}, bucket={season.bucket}: in this order, and none after `at`"
+        return (
+            f"at={season.at}, began={season.began}, closed={season.closed}, bucket={season.bucket}: the bucket is that of `at` "
+            f"({season.at // BUCKET_S:.0f}), and none of the others is later"
+        )
     lists: tuple[tuple[str, Sequence[float], int, int, int], ...] = (
         ("count", (season.count,), 1, 1, _MOST),
         ("day", season.day, DAY, -1, _MOST_STEPS),
