@@ -68,7 +68,7 @@ def _table(rows: Iterable[Row]) -> str:
 def _members(kind: type[msgspec.Struct]) -> Iterator[Row]:
     said = _said(kind)
     for field in msgspec.structs.fields(kind):
-        yield field.encode_name, shown(field.default), said.get(field.name, "")
+        yield field.encode_name, shown(_default(field)), said.get(field.name, "")
 
 
 def _of_provisioning() -> Iterator[Row]:
