@@ -6,7 +6,9 @@ other switches are improvements that an operator opts into.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from functools import lru_cache
 
 import msgspec
 
@@ -69,6 +71,18 @@ def of_config(data: JsonObject) -> Policy:
     judged alone. Unknown members are left to newer versions, and said (`problems`).
     """
     return _read(data)[0]
+
+
+def as_text(data: JsonObject) -> str:
+    """A configuration as a state keeps it: with all its members, so that a later version reads those that this one does not know."""
+    return sys.intern(msgspec.json.encode(data).decode())  # a text for all slots of a process
+
+
+@lru_cache(maxsize=4)
+def of_text(text: str) -> Policy:
+    """The policy in a configuration that a state keeps. What slots share is read once, and is not to be changed."""
+    data: JsonObject = msgspec.json.decode(text)
+    return of_config(data)
 
 
 def problems(data: JsonObject) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ built anew after a snapshot was read.
 
 from __future__ import annotations
 
+import sys
 from functools import cached_property
 
 import msgspec
@@ -15,7 +16,7 @@ from tidewright.autoscaler.api.spec import Rules
 from tidewright.autoscaler.api.status import Kept
 from tidewright.autoscaler.fold.index import NamespaceIndex
 from tidewright.autoscaler.forecast.season import Season
-from tidewright.autoscaler.policy import DEFAULT, Policy
+from tidewright.autoscaler.policy import DEFAULT, Policy, as_text, of_text
 from tidewright.events.acting import Acting
 from tidewright.events.base import JsonObject
 from tidewright.events.facts import MetricSampled, RecommendationReceived
@@ -175,26 +176,39 @@ class State(msgspec.Struct, kw_only=True, dict=True, omit_defaults=True):
 
     Attributes:
         now: the greatest log time so far, seconds.
-        policy: the last configuration seen; None before any. See `in_force`.
+        policy: the last configuration seen, whole, as JSON text; None before any. See `in_force`. It is not kept as this
+            version reads it: a later one that goes on from here may know more settings.
         awaited: decision id to `namespace/name` of the object that waits for its outcome.
         acting: the modes in force.
     """
 
     now: float = 0.0
-    policy: Policy | None = None
+    policy: str | JsonObject | None = None
     namespaces: dict[str, Namespace] = {}
     awaited: dict[str, str] = {}
     acting: Acting = msgspec.field(default_factory=Acting)
+
+    def __post_init__(self) -> None:
+        """Of one that was stored the text is the one of the other slots, too."""
+        if isinstance(self.policy, str):
+            self.policy = sys.intern(self.policy)
+        elif self.policy is not None:  # so it was stored at first, without what was not known then
+            self.policy = as_text(self.policy)
 
     @cached_property
     def indices(self) -> dict[str, NamespaceIndex]:
         """The derived look-ups per namespace."""
         return {name: index_of(namespace) for name, namespace in self.namespaces.items()}
 
-    @property
+    @cached_property
     def in_force(self) -> Policy:
-        """The policy that holds for this slot."""
-        return DEFAULT if self.policy is None else self.policy
+        """The policy that holds for this slot, as this version reads it."""
+        return of_text(self.policy) if isinstance(self.policy, str) else DEFAULT
+
+    def configure(self, data: JsonObject) -> None:
+        """From now on this configuration holds."""
+        self.policy = as_text(data)
+        self.__dict__.pop("in_force", None)
 
     def namespace(self, name: str) -> tuple[Namespace, NamespaceIndex]:
         """A namespace with its look-ups; both are made when it is new."""

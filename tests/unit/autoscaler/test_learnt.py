@@ -10,18 +10,20 @@ import pytest
 
 from tests.unit.autoscaler.test_forecasts import DAY_S, EVERY_S, RPS, load, run
 from tests.unit.autoscaler.world import NS, World, of, one, pod, sample, spec, workload, wpa
+from tidewright.autoscaler.decide import DECIDER
 from tidewright.autoscaler.forecast import season
 from tidewright.autoscaler.forecast.asked import ANNOTATION, asked
 from tidewright.autoscaler.forecast.learnt import MOST_MODELS, Model, as_data, learn, models
 from tidewright.autoscaler.passes.forecasts import standing
-from tidewright.autoscaler.policy import of_config, problems
+from tidewright.autoscaler.policy import Policy, of_config, of_text, problems
 from tidewright.autoscaler.state import State
 from tidewright.autoscaler.tell.explaining import EXPLAINER
-from tidewright.events.base import Decision
+from tidewright.events.base import Decision, JsonObject
 from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import RecordObjectEvent, ScaleWorkload
 from tidewright.events.forecasts import RecordForecast
 from tidewright.host.fold.explainer import Reference
+from tidewright.host.fold.order import Fold
 
 ASKED = "lead=60m,confidence=0.9"
 MEMBERS: dict[str, Any] = {"maxReplicas": 12, "scaleUpLimitFactor": "500", "scaleDownLimitFactor": "90"}
@@ -314,6 +316,48 @@ def test_a_state_with_models_goes_on_as_the_fold_that_it_was_made_of() -> None:
     assert of(first, RecordForecast)
     assert [type(decision) for decision in first] == [type(decision) for decision in second]
     assert msgspec.json.encode(other.fold.state) == msgspec.json.encode(made.fold.state)
+
+
+def test_settings_that_an_older_version_did_not_know_hold_once_a_newer_one_goes_on_from_its_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = {"strict": True, **SELECTED, "forecast_models": {f"{NS}/wpa": model()}, "of_a_later_version": [1]}
+
+    def older(data: JsonObject) -> Policy:
+        return of_config({name: value for name, value in data.items() if not name.startswith("forecast")})
+
+    made = world(20 * DAY_S)
+    with monkeypatch.context() as before:
+        before.setattr("tidewright.autoscaler.policy.of_config", older)
+        of_text.cache_clear()
+        configured(made, 20 * DAY_S, **data)
+        assert not of(run(made, 20 * DAY_S + EVERY_S, 20 * DAY_S + 3 * EVERY_S), RecordForecast)
+        assert made.fold.state.in_force == Policy(strict=True, status_interval_s=1e18)
+    of_text.cache_clear()
+    made.fold = Fold.resumed(DECIDER, made.fold.snapshot(checkpoint_seq=0, position=made.seq))
+    kept = made.fold.state.policy
+    assert isinstance(kept, str)
+    assert msgspec.json.decode(kept)["of_a_later_version"] == [1]
+    (record,) = of(run(made, 20 * DAY_S + 3 * EVERY_S, 20 * DAY_S + 5 * EVERY_S), RecordForecast)
+    assert record.seasons[RPS]["began"] > 0
+    assert made.fold.state.in_force.strict
+
+
+def test_a_policy_that_a_state_kept_as_it_was_read_holds_on() -> None:
+    state = msgspec.json.decode(b'{"policy": {"strict": true, "labels_as_tags": ["team"]}}', type=State)
+    assert state.in_force == Policy(strict=True, labels_as_tags=("team",))
+    assert msgspec.json.decode(msgspec.json.encode(state), type=State).in_force is state.in_force
+
+
+def test_slots_share_what_is_configured() -> None:
+    first, second = State(), State()
+    for state in (first, second):
+        assert state.in_force == Policy()
+        state.configure({"forecast_models": {f"{NS}/wpa": model()}})
+    stored = msgspec.json.decode(msgspec.json.encode(first), type=State)
+    assert first.policy is second.policy is stored.policy
+    assert first.in_force is second.in_force is stored.in_force
+    assert list(first.in_force.forecast_models) == [f"{NS}/wpa"]
 
 
 def test_asking_for_nothing_costs_no_decision_whatever_is_configured() -> None:

@@ -15,7 +15,6 @@ from typing import Any, cast
 
 from tidewright.autoscaler.fold import answers, decisions, forecasts, modes, objects, pods, workloads
 from tidewright.autoscaler.fold.touched import NOTHING, Touched, looking
-from tidewright.autoscaler.policy import of_config
 from tidewright.autoscaler.state import TIMER, State, is_sampled
 from tidewright.events import registry
 from tidewright.events.base import Event, Fact
@@ -73,7 +72,7 @@ def _begin_rounds(state: State, touched: Touched) -> None:
 
 def _config(state: State, event: ConfigSet) -> Touched:
     if event.name == CONFIG:
-        state.policy = of_config(event.data)
+        state.configure(event.data)
         for index in state.indices.values():
             for view in index.views.values():
                 view.forget()
