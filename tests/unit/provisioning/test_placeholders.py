@@ -214,6 +214,10 @@ def test_a_placeholder_that_its_node_refuses_is_made_again_after_a_while() -> No
     cluster.tell(refused)
     cluster.advance(30)
     assert len(cluster.of(CreateObject)) == 1
+    index = index_of(cluster.state)
+    later = RequestWork(cluster.state, index, cluster.now + 60, index.settings)
+    room_kept(later)
+    assert later.standing.surplus == (name,), "as of then, whatever the time of the state"
     cluster.advance(60)
     assert [d.target.name for d in cluster.of(DeleteObject)] == [refused.name]
     assert holding(cluster) == ["n0"]

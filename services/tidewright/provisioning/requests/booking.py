@@ -110,7 +110,7 @@ def room_kept(work: RequestWork) -> dict[str, Demand]:
         work.kept[key] = tuple(items)
         work.uncome[key] = _uncome(work, key, sets, placed, waiting.get(key, ()))
     claim_booked(work)
-    work.standing = placeholders.standing(work.state, work.uncome if work.holds() else {})
+    work.standing = placeholders.standing(work.state, work.uncome if work.holds() else {}, work.now)
     for key, whole in work.kept.items():
         work.kept[key] = placeholders.without(whole, key, work.standing)
         for item in work.kept[key]:

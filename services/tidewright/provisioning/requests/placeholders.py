@@ -105,8 +105,8 @@ class Placeholders(NamedTuple):
     surplus: tuple[PodKey, ...]
 
 
-def standing(state: State, desired: Mapping[RequestKey, Sequence[Item]]) -> Placeholders:
-    """Which placeholders stay, and which go. `wanted` says what is held for pods that have not come."""
+def standing(state: State, desired: Mapping[RequestKey, Sequence[Item]], now: float) -> Placeholders:
+    """Which placeholders stay, and which go, as of a time. `desired` says what is held for pods that have not come."""
     enough = Counter(
         {(key, i.shape.digest): i.count for key, items in desired.items() for i in _by_shape(items)}
     )
@@ -114,7 +114,7 @@ def standing(state: State, desired: Mapping[RequestKey, Sequence[Item]]) -> Plac
     surplus = []
     for name in sorted(state.held):
         held = state.held[name]
-        if held.leaving or (held.request in desired and _rests(held, state.now)):
+        if held.leaving or (held.request in desired and _rests(held, now)):
             continue
         place = (held.request, held.shape)
         stays = held.node in state.nodes and held.refused_at is None
