@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.provisioning.watched import Watched
@@ -15,11 +15,17 @@ from tidewright.provisioning.scaledown import scanning
 NODES = 8
 
 
-def looked_at(seed: int, *, at_once: int, lost: bool = False, stirred: int = 0) -> tuple[Watched, int]:
-    """A cluster after its first pass, and in how many parts that was made; `stirred`: something comes so often in between."""
+def looked_at(
+    seed: int, *, at_once: int, lost: bool = False, stirred: int = 0, come: int = 0, read: int = 1000
+) -> tuple[Watched, int]:
+    """A cluster after its first pass, and in how many parts that was made.
+
+    `stirred`: something comes so often in between; `come`: so many nodes do after a part, of which `read` at once are read.
+    """
     rng = Random(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scanning, "MOST_TRIES", at_once)
+        patch.setattr(scanning, "READ_AT_ONCE", read)
         cluster = Watched({"as-reference": True, "scale-down-unneeded-time": "1h"})
         cluster.silent = True
         cluster.nodes(NODES)
@@ -29,7 +35,7 @@ def looked_at(seed: int, *, at_once: int, lost: bool = False, stirred: int = 0) 
             cluster.placed(f"p{i}", f"g{rng.randrange(NODES)}", shape=shape)
         cluster.budget(rng.randint(0, 20))
         parts = 0
-        while not (parts and cluster.state.scan.before is None):
+        while not cluster.of(TrackUnneededNodes) or cluster.state.scan.before is not None:
             due = cluster.state.scan.due
             assert due is not None, "it goes on by itself"
             assert parts < 200
@@ -39,6 +45,10 @@ def looked_at(seed: int, *, at_once: int, lost: bool = False, stirred: int = 0) 
             parts += cluster.state.scan.fired - fired
             if lost:
                 cluster.state.beside.index = None
+            if cluster.state.scan.part == 1:
+                for i in range(come):
+                    cluster.known(f"late{i}", "g")
+                come = 0
             if parts <= stirred:
                 cluster.again(
                     f"g{NODES - 1}", cluster.groups["g"].template.allocatable, labels={"n": f"{parts}"}
@@ -64,6 +74,18 @@ def test_in_parts_the_reference_s_pass_finds_what_it_finds_in_one_go(seed: int) 
     *before, last = parted.of(TrackUnneededNodes)
     assert not last.more
     assert [(one.more, one.unneeded, one.paused) for one in before] == [(True, (), ())] * (several > 1)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**32))
+def test_a_part_that_only_read_nodes_has_no_pass_gone_on_with_from_before_they_came(seed: int) -> None:
+    kept, _ = looked_at(seed, at_once=2, come=NODES, read=NODES // 2)
+    lost, _ = looked_at(seed, at_once=2, come=NODES, read=NODES // 2, lost=True)
+    assume(len(kept.state.nodes) > NODES)  # else the first part was the last one
+    assert kept.said == lost.said
+    assert {name for name in kept.state.nodes if name.startswith("late")} <= (
+        kept.state.unneeded.keys() | kept.state.paused.keys()
+    ), "a pass looked at the nodes that came"
 
 
 @pytest.mark.parametrize("seed", range(3))

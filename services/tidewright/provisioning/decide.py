@@ -55,10 +55,11 @@ from tidewright.provisioning.scaledown.scanning import (
     cards_of,
     forgotten,
     healthy,
+    let_go,
     may_come,
     part_of_a_pass,
     reads_first,
-    under_way,
+    taken_up,
 )
 from tidewright.provisioning.scaleup.orders import COMPONENT, STATUS_MAP
 from tidewright.provisioning.settings import problems
@@ -147,6 +148,7 @@ def _decided(state: State, event: Event, touched: Touched) -> Sequence[Decision]
     if kind in _LED and (led := _led(state, event, touched)) is not None:
         return led
     index = index_of(state)
+    let_go(state, index)
     decisions = _followed(state, index, event, touched) if kind in _FOLLOWED else []
     if touched.removals:
         decisions += _removals(state, touched)
@@ -237,17 +239,18 @@ def _scanned(state: State, event: TimerFired) -> Sequence[Decision]:
     if state.due is not None and state.due <= now:
         return [SetTimer(at=now, key=SCAN, due=state.due + SOON_S)]
     index = index_of(state)
+    made = taken_up(state, index)
     if not may_come(state, index):
         return []
     if reads_first(state, index, now):
         return [SetTimer(at=now, key=SCAN, due=now + SOON_S)]
     with PARTS.measure(parts.FIND_UNNEEDED):
-        at, made = as_of(state, index.settings, now), under_way(state, index)
+        at = as_of(state, index.settings, now)
         room = made.scene.room if made is not None else room_of(state, at)
         if not index.settings.scale_down or not healthy(cards_of(state, index, at), index.settings):
             found = forgotten(state, now)
         else:
-            found = part_of_a_pass(state, index, room, now)
+            found = part_of_a_pass(state, index, room, made, now)
     decisions, due = found.decisions, found.due
     if found.plan is None or not found.plan.more:
         with PARTS.measure(parts.FIND_UNNEEDED):

@@ -231,10 +231,12 @@ class UnderWay(NamedTuple):
 
     Attributes:
         part: which one, counted since the pass began or began anew.
+        restarts: how often it had begun anew.
         whole: it is of one piece, as the reference makes it: nothing is recorded of it before its end.
     """
 
     part: int
+    restarts: int
     whole: bool
     scene: LiveScene
     run: passes.Pass
@@ -256,21 +258,32 @@ def as_of(state: State, settings: Settings, now: float) -> float:
     return scan.began if later and scan.began is not None else now
 
 
-def under_way(state: State, index: Index) -> UnderWay | None:
-    """What the next part goes on from; None where it has to begin, or to make again what is not kept."""
-    made = index.under_way
-    goes_on = of_one_piece(state, index.settings) and made is not None and made.part == state.scan.part - 1
+def taken_up(state: State, index: Index) -> UnderWay | None:
+    """What the next part goes on from, taken out of the index; None where it has to begin, or to make again what is not kept.
+
+    Parts are counted also where none is made, so it is asked whether it is of the same beginning, too.
+    """
+    made, index.under_way = index.under_way, None
+    if made is None or not of_one_piece(state, index.settings):
+        return None
+    scan = state.scan
+    goes_on = (made.part + 1, made.restarts, made.scene.now) == (scan.part, scan.restarts, scan.began)
     return made if goes_on else None
 
 
-def _made(state: State, index: Index, room: Room, now: float) -> UnderWay:
+def let_go(state: State, index: Index) -> None:
+    """A pass that was disturbed begins anew: what was made of it is not kept until then."""
+    if not state.scan.part:
+        index.under_way = None
+
+
+def _made(state: State, index: Index, room: Room, made: UnderWay | None, now: float) -> UnderWay:
     """The pass with a part more.
 
     One of one piece is made as far as so many parts come: what is not kept any more, after a restart, is made again.
     """
     settings, part = index.settings, max(1, state.scan.part)
     whole = of_one_piece(state, settings)
-    made = under_way(state, index)
     if made is None:
         now = as_of(state, settings, now)
         scene = LiveScene(state, index, cards_of(state, index, now), room, now)
@@ -278,17 +291,18 @@ def _made(state: State, index: Index, room: Room, now: float) -> UnderWay:
         run = passes.Pass(
             scene, _willing(state, scene, settings, now), memory_of(state, settings, now), settings, now
         )
-        made = UnderWay(part, whole, scene, run)
+        made = UnderWay(part, state.scan.restarts, whole, scene, run)
     made = made._replace(part=part)
     made.run.go_on(MOST_TRIES * part if whole else MOST_TRIES)
-    index.under_way = made if whole and made.run.more else None
+    if whole and made.run.more:
+        index.under_way = made
     return made
 
 
-def part_of_a_pass(state: State, index: Index, room: Room, now: float) -> Found:
-    """Look at nodes as far as a part of a pass does, and record what is otherwise than it was."""
+def part_of_a_pass(state: State, index: Index, room: Room, kept: UnderWay | None, now: float) -> Found:
+    """Look at nodes as far as a part of a pass does, after what is `kept` of it, and record what is otherwise than it was."""
     settings = index.settings
-    made = _made(state, index, room, now)
+    made = _made(state, index, room, kept, now)
     scene, plan = made.scene, made.run.plan()
     found = Found(plan=plan)
     if plan.more and made.whole:
