@@ -27,7 +27,8 @@ from tidewright.log.subjects import ALL, Slot, Subjects, escape, slot_of
 
 MOST_EXPECTED = 3
 """Decisions to scale that are told of a plan which expects pods by them."""
-_ID = re.compile(rf"[a-z0-9-]+\.(?:[0-9]+|{ALL})\.[0-9]{{1,19}}\.[0-9]+")
+_SEQUENCE = re.compile(r"[0-9]{1,19}")
+_ID = re.compile(rf"[a-z0-9-]+\.(?:[0-9]+|{ALL})\.({_SEQUENCE.pattern})\.[0-9]+")
 FIRST_STEP = 50_000
 """Sequences that are looked back at first, and more at each further try."""
 
@@ -148,6 +149,17 @@ async def by_id(source: Source, identity: str) -> Found:
         f"--decision {identity}: {service} decided nothing of that id about event {cause} in slot {slot}; "
         f"`tidewright events --class decision` shows what there is"
     )
+
+
+def sequence_in(text: str) -> int | None:
+    """The sequence that a text is; None of what cannot be one, however long it is."""
+    return int(text) if _SEQUENCE.fullmatch(text) else None
+
+
+def cause_in(identity: str) -> int | None:
+    """The sequence of the cause that is part of a decision's id; None of what is no id."""
+    matched = _ID.fullmatch(identity)
+    return int(matched[1]) if matched else None
 
 
 def _parts(identity: str) -> tuple[str, Slot, int]:

@@ -17,6 +17,7 @@ from typing import Final, TypeAlias, TypeVar
 import msgspec
 
 from tidewright.asking.lines import object_of, title
+from tidewright.asking.lookups import cause_in, sequence_in, service_of
 from tidewright.asking.source import Source
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, Outcome
@@ -30,6 +31,9 @@ REMEMBERED: Final = 50_000
 FARTHEST: Final = 1000
 """Steps from an outcome back to the decision before it; what goes on for longer is cut there."""
 MESSAGE_CHARACTERS: Final = 500
+
+MOST_ATTEMPTS: Final = 2**63 - 1
+"""That an attribute can say."""
 
 Attribute: TypeAlias = str | int | float | bool | list[str]
 _Key = TypeVar("_Key")
@@ -85,7 +89,7 @@ class Tracer:
         return []
 
     async def _decided(self, record: Record, event: Decision) -> list[Span]:
-        cause = cause_of(event.id)
+        cause = cause_in(event.id)
         if cause is None:
             return []
         if isinstance(event, Effect) and not event.shadow:
@@ -99,7 +103,7 @@ class Tracer:
             attributes["tidewright.rules"] = [because.rule for because in event.because]
         if event.shadow:
             attributes["tidewright.shadow"] = True
-        service = event.id.partition(".")[0]
+        service = service_of(self._source.subjects, record)
         return [
             *spans,
             Span(
@@ -109,7 +113,7 @@ class Tracer:
         ]  # fmt: skip
 
     async def _answered(self, record: Record, event: Outcome) -> list[Span]:
-        cause = cause_of(event.decision)
+        cause = cause_in(event.decision)
         if cause is None:
             return []
         told = self._decisions.pop(event.decision, None) or await self._looked_up(record, event)
@@ -119,7 +123,7 @@ class Tracer:
         )
         attributes = _about(record) | {
             "tidewright.decision": event.decision,
-            "tidewright.attempts": event.attempts,
+            "tidewright.attempts": min(event.attempts, MOST_ATTEMPTS),
         }
         if event.reason:
             attributes["tidewright.reason"] = event.reason
@@ -140,8 +144,8 @@ class Tracer:
 
     async def _looked_up(self, record: Record, event: Outcome) -> _Told:
         """The decision that an outcome answers, when it was read before this began; what the outcome says where it is gone."""
-        seq = record.headers.get(CAUSE_SEQ, "")
-        found = await self._source.at(int(seq)) if seq.isascii() and seq.isdigit() else None
+        seq = sequence_in(record.headers.get(CAUSE_SEQ, ""))
+        found = await self._source.at(seq) if seq is not None else None
         decision = registry.read(found.body) if found is not None else None
         if isinstance(decision, Decision) and decision.id == event.decision:
             return _Told(decision.at, title(decision))
@@ -187,7 +191,7 @@ class Tracer:
         record = await self._source.at(seq)
         event = registry.read(record.body) if record is not None else None
         identity = event.id if isinstance(event, Decision) else getattr(event, "decision", "")
-        before = cause_of(identity) if isinstance(event, Decision | Outcome) else None
+        before = cause_in(identity) if isinstance(event, Decision | Outcome) else None
         return before if before is not None and before < seq else None
 
     async def _parent(self, cause: int) -> str:
@@ -205,12 +209,6 @@ class Tracer:
 
     def _id(self, what: str, which: str) -> str:
         return blake2b(f"{self._log}/{what}/{which}".encode(), digest_size=8).hexdigest()
-
-
-def cause_of(decision: str) -> int | None:
-    """The sequence of the cause that is part of a decision's id; None of what is no id."""
-    _, *rest = decision.rsplit(".", 2)
-    return int(rest[0]) if len(rest) == 2 and rest[0].isascii() and rest[0].isdigit() else None
 
 
 def _about(record: Record) -> dict[str, Attribute]:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from contextlib import aclosing
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -29,6 +30,10 @@ WITHIN_S = 1.0
 WAITING = 20 * AT_ONCE
 """Spans that are read ahead of who takes them."""
 ATTEMPTS = 5
+LATEST_NS = 2**63 - 1
+"""Times of spans are at most that, since the epoch."""
+SERVICES = 64
+"""That are remembered: names are read off the log."""
 
 
 def traces(
@@ -53,9 +58,14 @@ def traces(
         raise BadInput("--follow and --until: what comes has no end, give one of them")
     if follow and file is not None:
         raise BadInput(f"--follow and --log {file}: nothing is added to a file")
+    if "@" in to:
+        raise BadInput(
+            "--to: a user or password in an argument can be read by everybody on this machine; give it in the environment "
+            "as OTEL_EXPORTER_OTLP_HEADERS (authorization=Basic%20...), and write an @ of a path as %40"
+        )
     if to and not to.startswith(("http://", "https://")):
         raise BadInput(
-            f"--to {to}: the URL of a collector was expected, such as http://collector:4318/v1/traces"
+            f"--to {_shown(to)}: the URL of a collector was expected, such as http://collector:4318/v1/traces"
         )
     sink = _Exporting(to) if to else None
 
@@ -72,6 +82,11 @@ def traces(
     except BaseExceptionGroup as group:  # of either task
         raise group.exceptions[0] from None
     return 0
+
+
+def _shown(url: str) -> str:
+    """A URL for people: without its query, in which there may be a key."""
+    return url.partition("?")[0]
 
 
 async def _read(
@@ -124,11 +139,10 @@ class _Exporting:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         except ModuleNotFoundError as error:
             raise CommandError(
-                f"--to {url}: this installation has no OpenTelemetry; install tidewright[traces]"
+                f"--to {_shown(url)}: this installation has no OpenTelemetry; install tidewright[traces]"
             ) from error
-        self._url = url
+        self._shown = _shown(url)
         self._exporter = OTLPSpanExporter(endpoint=url, timeout=10)
-        self._resources: dict[str, Resource] = {}
 
     async def send(self, spans: Sequence[Span]) -> None:
         """Send spans, again when they are not taken.
@@ -140,13 +154,13 @@ class _Exporting:
 
         made = [self._made(span) for span in spans]
         for attempt in range(ATTEMPTS):
+            if attempt:
+                await asyncio.sleep(2.0 ** (attempt - 1))
             if await asyncio.to_thread(self._exporter.export, made) is SpanExportResult.SUCCESS:
                 return
-            await asyncio.sleep(min(2.0**attempt, 10.0))
-        raise Unavailable(f"{self._url} does not take spans; go on from there with --since when it does")
+        raise Unavailable(f"{self._shown} does not take spans; go on from there with --since when it does")
 
     def _made(self, span: Span) -> ReadableSpan:
-        from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import ReadableSpan
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
         from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
@@ -156,18 +170,27 @@ class _Exporting:
                 int(span.trace_id, 16), int(span_id, 16), is_remote=False, trace_flags=TraceFlags(1)
             )
 
-        if span.service not in self._resources:
-            about = {"service.namespace": "tidewright", "service.name": span.service}
-            self._resources[span.service] = Resource(about)
         return ReadableSpan(
             name=span.name,
             context=context(span.span_id),
             parent=context(span.parent) if span.parent else None,
-            resource=self._resources[span.service],
+            resource=_resource(span.service),
             attributes=span.attributes,
             kind=SpanKind.INTERNAL,
             status=Status(StatusCode.ERROR, span.failed) if span.failed else Status(StatusCode.UNSET),
-            start_time=round(span.start * 1e9),
-            end_time=round(span.end * 1e9),
+            start_time=_nanoseconds(span.start),
+            end_time=_nanoseconds(span.end),
             instrumentation_scope=InstrumentationScope("tidewright", __version__),
         )
+
+
+@lru_cache(maxsize=SERVICES)
+def _resource(service: str) -> Resource:
+    from opentelemetry.sdk.resources import Resource
+
+    return Resource({"service.namespace": "tidewright", "service.name": service})
+
+
+def _nanoseconds(at: float) -> int:
+    """A log time as spans have it, from 0 to `LATEST_NS`: what is on the log need not be a time that there is."""
+    return min(round(min(max(0.0, at), LATEST_NS / 1e9) * 1e9), LATEST_NS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -10,11 +11,14 @@ import msgspec
 import pytest
 
 from tests.recorded.ended import RECORDED, the_log
+from tidewright.asking.errors import Unavailable
+from tidewright.asking.lookups import cause_in
 from tidewright.asking.services import DECIDERS
-from tidewright.asking.traces import Span, Tracer, cause_of
-from tidewright.cli import main
+from tidewright.asking.traces import Span, Tracer
+from tidewright.cli import main, traces
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, Outcome
+from tidewright.log.envelope import CAUSE_SEQ
 from tidewright.log.reader import Record
 
 
@@ -43,12 +47,12 @@ async def test_every_decision_and_outcome_is_below_the_fact_that_it_began_with()
     effects = [span for span in spans if span.name.startswith("actuator ")]
     # What an endpoint says of itself is no answer to anything on the log, and has no trace.
     answered = {event.decision for event in events if isinstance(event, Outcome)}
-    assert len(effects) == len([decision for decision in answered if cause_of(decision) is not None]) > 100
+    assert len(effects) == len([decision for decision in answered if cause_in(decision) is not None]) > 100
     decided = {
         span.attributes["tidewright.decision"] for span in spans if span.name.partition(" ")[0] in DECIDERS
     }
     assert decided == {
-        event.id for event in events if isinstance(event, Decision) and cause_of(event.id) is not None
+        event.id for event in events if isinstance(event, Decision) and cause_in(event.id) is not None
     }
 
 
@@ -92,16 +96,40 @@ async def test_what_has_aged_out_is_still_one_trace() -> None:
             assert whole[span.span_id].parent == span.parent or not span.parent
 
 
-@pytest.mark.parametrize("decision", ["", "a", "a.b", "a.b.c", "a.b.x.0", "a.0.٣.0"])
+@pytest.mark.parametrize(
+    "decision", ["", "a", "a.b", "a.b.c", "a.b.x.0", "a.0.٣.0", f"a.0.{'9' * 5000}.1", f"a.0.{10**22}.1"]
+)
 async def test_an_id_that_is_none_makes_no_span(decision: str) -> None:
-    assert cause_of(decision) is None
-    assert cause_of("shard-manager.0.17.2") == 17
+    assert cause_in(decision) is None
+    assert cause_in("shard-manager.0.17.2") == 17
     [record] = await the_log().tail(1)
     event = registry.decode(
         msgspec.json.encode({"type": "outcome.applied.v1", "at": 1.0, "decision": decision})
     )
     assert isinstance(event, Outcome)
     assert await Tracer(the_log(), "").spans(record, event) == []
+
+
+@pytest.mark.parametrize("cause", ["9" * 5000, str(10**22), "٣", "-1"])
+async def test_a_cause_that_is_no_sequence_is_not_asked_for(cause: str) -> None:
+    [record] = await the_log().tail(1)
+    record = msgspec.structs.replace(record, headers={CAUSE_SEQ: cause})
+    event = registry.decode(
+        msgspec.json.encode(
+            {"type": "outcome.applied.v1", "at": 1.0, "decision": "autoscaler.0.1.0", "attempts": 2**70}
+        )
+    )
+    assert isinstance(event, Outcome)
+    effect, _ = await Tracer(the_log(), "").spans(record, event)
+    assert effect.name == "actuator effect"
+    assert effect.attributes["tidewright.attempts"] == 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("at", "ns"), [(-1.0, 0), (1.5, 1_500_000_000), (1e300, 2**63 - 1), (float("inf"), 2**63 - 1)]
+)
+def test_a_time_that_there_is_not_is_the_nearest_that_a_span_can_have(at: float, ns: int) -> None:
+    assert traces._nanoseconds(at) == ns
 
 
 def test_they_are_printed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,6 +185,40 @@ def test_a_collector_takes_them(
         for span in scope.spans
     }
     assert sent == {span.span_id: (span.trace_id, span.parent, span.name) for span in printed}
+
+
+async def test_who_takes_nothing_is_not_waited_for_after_the_last_attempt(
+    collector: tuple[str, list[bytes], list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("opentelemetry.sdk")
+    url, _, answers = collector
+    answers += [400] * (traces.ATTEMPTS + 1)
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with pytest.raises(Unavailable) as said:
+        await traces._Exporting(f"{url}?key=secret").send([])
+    assert slept == [1.0, 2.0, 4.0, 8.0]
+    assert len(answers) == 1
+    assert url in str(said.value)
+    assert "secret" not in str(said.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://u:secret@h:4318/v1/traces", "http://secret@h/v1", "http://u:se/cret@h", "ftp://secret@h"]
+)
+def test_a_password_of_a_collector_is_refused_and_not_said(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(["traces", "--log", str(RECORDED), "--to", url]) == 2
+    said = capsys.readouterr().err
+    assert "--to" in said
+    assert "can be read by everybody" in said
+    assert "secret" not in said
+    assert "cret" not in said
 
 
 def test_what_cannot_be_is_said(capsys: pytest.CaptureFixture[str]) -> None:
