@@ -79,7 +79,9 @@ async def test_services_scale_under_the_rights_that_the_chart_gives_them(
 ) -> None:
     config, own = home
     nobody = {"together": {"enabled": True} | {kind: {"replicas": 0} for kind in smallcluster.NAMES}}
-    values = NOBODY | {"features": ["autoscaling", "events"]} | (nobody if together else {})
+    values = (
+        NOBODY | {"features": ["autoscaling", "events"]} | (nobody | {"services": {}} if together else {})
+    )
     config.install(CHART, "tidewright", values, create_namespace=True)
     watcher, actuator = (
         f"{own}:{smallcluster.kind_of(s) if together else s}" for s in ("watcher", "actuator")

@@ -173,7 +173,7 @@ VALUES_OF_ALL_KINDS = st.fixed_dictionaries(
         "secrets": st.just({"create": False}),
         "tls": st.sampled_from([{"source": "secret"}, {"source": "cert-manager", "issuer": {"name": "ca"}}]),
     },
-)
+).map(lambda values: {k: v for k, v in values.items() if k != "services" or "together" not in values})
 
 
 @given(values=VALUES_OF_ALL_KINDS, namespace=st.sampled_from(["tidewright", "capacity"]))
@@ -279,6 +279,40 @@ def test_on_a_small_cluster_three_processes_are_given_what_the_services_are(char
         "sourceLabels": ["__meta_kubernetes_pod_label_app_kubernetes_io_component"],
         "regex": "deciders|edge|endpoints", "action": "drop",
     }  # fmt: skip
+
+
+def test_what_is_chosen_for_deployments_that_are_not_made_is_refused_by_name(chart: Any) -> None:
+    """Each of a service's fields, so that none is left out of what is taken for unchosen."""
+    unchosen = VALUES["services"]["watcher"]
+    assert all(
+        own == unchosen
+        for own in [*VALUES["services"].values(), *map(VALUES["together"].get, smallcluster.NAMES)]
+    )
+    other: dict[type, Any] = {int: 5, list: ["--x"], dict: {"x": "1"}}
+    for field, value in unchosen.items():
+        chosen = {
+            field: [{"name": "x"}]
+            if field in {"env", "volumes", "volumeMounts", "tolerations"}
+            else other[type(value)]
+        }
+        with pytest.raises(helm.HelmError) as refused:
+            rendered(chart, {"together": {"enabled": True}, "services": {"actuator": chosen}})
+        said = f"services.actuator.{field} is not read while together.enabled is set: choose it as together.edge.{field}"
+        assert said in str(refused.value)
+        assert "services.watcher" not in str(refused.value)
+        with pytest.raises(helm.HelmError) as refused:
+            rendered(chart, {"together": {"enabled": False, "endpoints": chosen}})
+        assert f"together.endpoints.{field} is not read without together.enabled" in str(refused.value)
+        assert "for each of spread-admission, shard-labels" in str(refused.value)
+
+
+def test_what_is_written_as_it_is_anyway_is_no_choice(chart: Any) -> None:
+    written = {"services": VALUES["services"], "together": VALUES["together"]}
+    for enabled in (False, True):
+        values = written | {"together": VALUES["together"] | {"enabled": enabled}}
+        found, plainly = rendered(chart, values), rendered(chart, {"together": {"enabled": enabled}})
+        assert found.keys() == plainly.keys()
+        assert of("Deployment", found) == of("Deployment", plainly)
 
 
 def asked_of(pod: dict[str, Any]) -> Iterator[tuple[str, set[str]]]:

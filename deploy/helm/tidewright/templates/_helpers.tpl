@@ -13,3 +13,18 @@
 {{- end -}}
 {{- if $open }}[]{{ else }}{{ $found | uniq | sortAlpha | toJson }}{{ end -}}
 {{- end -}}
+
+{{- /* What a service has where nothing is chosen, as `values.yaml` says it: a template cannot read that. */ -}}
+{{- define "tidewright.unchosen" -}}
+replicas: 2
+resources: {requests: {cpu: 100m, memory: 128Mi}, limits: {memory: 1Gi}}
+args: []
+env: []
+volumes: []
+volumeMounts: []
+podAnnotations: {}
+serviceAccountAnnotations: {}
+nodeSelector: {}
+tolerations: []
+affinity: {}
+{{- end -}}
