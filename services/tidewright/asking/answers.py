@@ -588,7 +588,7 @@ class ComparedObject(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An object of which we and the incumbent decide.
 
     Attributes:
-        written_by_us: decisions of ours that were written: there is no incumbent to compare them with.
+        written_by_us: decisions of ours that were written in the stretch that is told: there is no incumbent to compare them with.
         counts: verdict to how many rows say so.
     """
 

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import aclosing
+
 from tidewright.asking.answers import ComparedChange, ComparedObject, ComparedRow, ComparisonList, stamp
 from tidewright.asking.errors import BadInput
-from tidewright.asking.lookups import decoded
-from tidewright.asking.point_in_time import Moment, is_past
+from tidewright.asking.lookups import Found, decided_about, decisions, decoded
+from tidewright.asking.point_in_time import Moment, is_past, last_before
 from tidewright.asking.source import Source, slot_in
 from tidewright.autoscaler.tell.comparing import WITHIN_S, Comparing, Comparison, CountChange, PairVerdict
 from tidewright.events.base import Event
+from tidewright.events.decisions import HoldReplicas
+from tidewright.host.fold.explainer import Reference
+from tidewright.log.reader import Record
 from tidewright.log.subjects import escape
 
 KINDS = ("watermarkpodautoscaler", "deployment", "statefulset", "replicaset", "cloneset", "workload")
 """Kinds whose facts tell what is scaled, and by how much."""
+BEFORE_S = 600.0
+"""Log seconds that are read before what is told, beside those within which two things belong together: the outcome of what we wrote
+comes later than the decision, the target's new count as well, and what is nearest to a change depends on the changes before it."""
+AT_ONCE = 1000
+"""Records that are folded before anybody else has a turn."""
 VERDICTS = {
     PairVerdict.SAME: "same", PairVerdict.DIFFERENT: "different",
     PairVerdict.ONLY_OURS: "onlyOurs", PairVerdict.ONLY_THEIRS: "onlyTheirs",
@@ -30,6 +41,9 @@ async def comparisons(
 ) -> list[Comparison]:
     """Fold what the log has about the objects of a namespace (empty: of all), or the one of a name.
 
+    With `since` the log is read from shortly before it. What we decided before, and again in the stretch, is
+    told as of the first time in the stretch.
+
     Args:
         source: the log.
         moment: what is behind it is left out.
@@ -44,21 +58,52 @@ async def comparisons(
     slot = slot_in(source, namespace) if namespace else "*"
     space = f"{escape(namespace)}.*" if namespace else ">"
     root = source.subjects.root
-    patterns = [f"{root}.fact.{slot}.{kind}.{space}" for kind in KINDS]
-    patterns += [f"{root}.decision.{slot}.autoscaler.*.{space}", f"{root}.outcome.{slot}.*.{space}"]
+    facts = [f"{root}.fact.{slot}.{kind}.{space}" for kind in KINDS]
+    spoken = [f"{root}.decision.{slot}.autoscaler.*.{space}", f"{root}.outcome.{slot}.*.{space}"]
     comparing = Comparing()
-    async for record in source.merged(patterns):
-        if record.seq > moment.seq:
-            break
-        found = decoded(record) if is_past(source, record) else None
-        if found is not None and isinstance(found.event, Event):
-            comparing.fold(found.event)
+    first, _ = await source.bounds()
+    after = 0
+    if since is not None:
+        after = await last_before(source, first, moment.seq, since - within_s - BEFORE_S)
+    if after >= first:
+        for record in await source.last_of_all(facts, after):
+            _fold(comparing, source, record)
+    async with aclosing(source.merged([*facts, *spoken], after)) as records:
+        count = 0
+        async for record in records:
+            if record.seq > moment.seq:
+                break
+            _fold(comparing, source, record)
+            count += 1
+            if not count % AT_ONCE:
+                await asyncio.sleep(0)
+    if since is not None and after >= first:
+        await _recall(comparing, source, since, after)
     results = [one for one in comparing.results(within_s, since) if not name or one.name == name]
     if not results:
         what = f"WatermarkPodAutoscaler {name}" if name else "WatermarkPodAutoscaler"
         where = f"namespace {namespace}" if namespace else "any namespace"
         raise BadInput(f"{source.name}: no {what} in {where}; `tidewright compare wpa -A` shows all")
     return results
+
+
+def _fold(comparing: Comparing, source: Source, record: Record) -> None:
+    found = decoded(record) if is_past(source, record) else None
+    if found is not None and isinstance(found.event, Event):
+        comparing.fold(found.event)
+
+
+async def _recall(comparing: Comparing, source: Source, since: float, up_to: int) -> None:
+    """Why we had left an object that the incumbent then changed, where that was said before what was read."""
+
+    def is_hold(found: Found) -> bool:
+        return found.seq <= up_to and isinstance(found.event, HoldReplicas)
+
+    for namespace, name in comparing.unexplained(since):
+        about = decided_about(source, "autoscaler", Reference(KINDS[0], namespace, name))
+        for found in await decisions(source, [about], up_to, is_hold, enough=1):
+            if isinstance(found.event, HoldReplicas):
+                comparing.recall(found.event)
 
 
 def answer(source: Source, moment: Moment, compared: list[Comparison]) -> ComparisonList:

@@ -74,7 +74,7 @@ class Comparison(msgspec.Struct, frozen=True):
     """All rows about one object.
 
     Attributes:
-        written: decisions of ours that were written: there is no incumbent to compare them with.
+        written: decisions of ours that were written, from the time on that was asked for: there is no incumbent to compare them with.
     """
 
     namespace: str
@@ -94,7 +94,7 @@ class _Object:
         self.ours: list[CountChange] = []
         self.theirs: list[CountChange] = []
         self.holds: list[tuple[float, str, tuple[Because, ...]]] = []
-        self.written = 0
+        self.written: list[float] = []
 
 
 class Comparing:
@@ -117,9 +117,7 @@ class Comparing:
                 except InvalidSpec:
                     scaler.target = ""
             case WatermarkPodAutoscalerGone():
-                known = self._objects.get((event.namespace, event.name))
-                if known is not None:
-                    known.target = ""
+                self._of(event.namespace, event.name).target = ""
             case WorkloadObserved():
                 self._observed(event)
             case WorkloadGone():
@@ -131,13 +129,13 @@ class Comparing:
                 scaler = self._of(event.target.namespace, event.target.name)
                 scaler.holds.append((event.at, event.reason, event.because))
             case Applied() if event.reason not in NOT_DONE and event.decision in self._decided:
-                self._written(*self._decided[event.decision])
+                self._written(*self._decided[event.decision], event.at)
             case _:
                 return
 
-    def _written(self, scaler: _Object, change: CountChange) -> None:
+    def _written(self, scaler: _Object, change: CountChange, at: float) -> None:
         """What we did ourselves is nobody else's; the target may show it before or after the outcome."""
-        scaler.written += 1
+        scaler.written.append(at)
         if change in scaler.ours:
             scaler.ours.remove(change)
         for theirs in reversed(scaler.theirs):
@@ -182,6 +180,22 @@ class Comparing:
         if event.id:
             self._decided[event.id] = (scaler, change)
 
+    def unexplained(self, since: float) -> list[tuple[str, str]]:
+        """Namespace and name of objects that the incumbent changed from `since` on before we were seen to leave them."""
+        return [
+            key
+            for key, scaler in sorted(self._objects.items())
+            if any(
+                change.at >= since and not any(at <= change.at for at, *_ in scaler.holds)
+                for change in scaler.theirs
+            )
+        ]
+
+    def recall(self, hold: HoldReplicas) -> None:
+        """Take into account why an object was left before everything that was folded."""
+        scaler = self._of(hold.target.namespace, hold.target.name)
+        scaler.holds.insert(0, (hold.at, hold.reason, hold.because))
+
     def results(self, within_s: float = WITHIN_S, since: float | None = None) -> list[Comparison]:
         """The comparisons, by namespace and name; of what happened from `since` on."""
         return [
@@ -189,7 +203,7 @@ class Comparing:
                 namespace,
                 name,
                 tuple(row for row in _rows(scaler, within_s) if since is None or row.at >= since),
-                scaler.written,
+                sum(since is None or at >= since for at in scaler.written),
             )
             for (namespace, name), scaler in sorted(self._objects.items())
         ]
