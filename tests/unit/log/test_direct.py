@@ -48,19 +48,9 @@ async def test_it_reads_what_a_consumer_reads(log: Log, window: int) -> None:
     assert len(wanted[0][0]) == 834
 
 
-async def test_it_reads_one_filter(log: Log) -> None:
-    log.directly = True
-    root = log.subjects.root
-    for filters in ([], [f"{root}.fact.>", f"{root}.decision.>"]):
-        with pytest.raises(ValueError, match="one filter"):
-            log.reader(filters)
-
-
-async def test_it_asks_no_more_once_it_was_told_that_this_is_all(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await _filled(log, 2500)
-    log.directly = True
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """From which sequences was asked, in their order."""
     asked: list[int] = []
     ask = batched_get.ask
 
@@ -69,6 +59,20 @@ async def test_it_asks_no_more_once_it_was_told_that_this_is_all(
         return await ask(of, query)
 
     monkeypatch.setattr(batched_get, "ask", counted)
+    return asked
+
+
+async def test_it_reads_one_filter(log: Log) -> None:
+    log.directly = True
+    root = log.subjects.root
+    for filters in ([], [f"{root}.fact.>", f"{root}.decision.>"]):
+        with pytest.raises(ValueError, match="one filter"):
+            log.reader(filters)
+
+
+async def test_it_asks_no_more_once_it_was_told_that_this_is_all(log: Log, asked: list[int]) -> None:
+    await _filled(log, 2500)
+    log.directly = True
     pods = f"{log.subjects.root}.fact.*.pod.>"
     assert len(await _read(log, [pods])) == 834
     assert asked == [1]
@@ -129,19 +133,9 @@ async def test_who_asks_for_long_hears_the_last_word(log: Log) -> None:
     assert [record.body for record in await source.last([pattern], 1)] == [b"0"]
 
 
-async def test_who_stops_at_the_first_answer_waits_for_no_other(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_stops_at_the_first_answer_waits_for_no_other(log: Log, asked: list[int]) -> None:
     await _filled(log, 600)
     log.directly = True
-    asked: list[int] = []
-    ask = batched_get.ask
-
-    async def counted(of: Log, query: Mapping[str, Any]) -> tuple[list[Record], int]:
-        asked.append(query["seq"])
-        return await ask(of, query)
-
-    monkeypatch.setattr(batched_get, "ask", counted)
     async with log.reader([log.subjects.everything], window=50) as reader:
         records = reader.until_current()
         assert [(await anext(records)).seq for _ in range(50)] == list(range(1, 51))
