@@ -23,6 +23,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         shard_set: key of the shard set that asked, or empty.
         verb: `create`, `delete`, `take`, `scale` or `hold`.
         name: of the object.
+        uid: of the object that is deleted; empty where whatever has its name is meant.
         index: of the shard, -1 where none is meant.
         labels, annotations: of a fleet's pod that is made.
     """
@@ -31,9 +32,14 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     shard_set: str = ""
     verb: str
     name: str
+    uid: str = ""
     index: int = -1
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
+
+    def meant(self, pod: KnownPod) -> bool:
+        """Whether a pod of its name may be the one that it was about; a later one of that name is not."""
+        return not self.uid or pod.uid in ("", self.uid)
 
 
 class OurService(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -69,6 +69,9 @@ class Cluster:
         self.log: list[Event] = []
         self.recorded: list[tuple[Event, list[Decision]]] = []
         self.refuse: Callable[[Effect], str] = lambda _effect: ""
+        self.late: Callable[[Effect], bool] = lambda _effect: False
+        """Whose answers wait in `unanswered`."""
+        self.unanswered: list[Outcome] = []
         self.lag = False
         self.held: deque[Event] = deque()
         self.tally = PassTally()
@@ -258,7 +261,11 @@ class Cluster:
                 made = self.pods.get(decision.target.name) if isinstance(decision, CreateObject) else None
                 created = made.uid if made is not None else ""
                 result = {"uid": created} if created else {}
-                return [Applied(at=self.now, decision=decision.id, result=result), *facts]
+                outcome = Applied(at=self.now, decision=decision.id, result=result)
+                if self.late(decision):
+                    self.unanswered.append(outcome)
+                    return facts
+                return [outcome, *facts]
         return []
 
     def _conflict(self, effect: Effect) -> str:

@@ -280,6 +280,23 @@ def test_facts_that_lag_behind_the_answers_do_not_make_pods_twice() -> None:
     assert sorted(cluster.pods) == pods(3)
 
 
+def test_a_late_answer_about_an_earlier_pod_says_nothing_of_the_one_that_has_its_name_now(
+    running: Cluster,
+) -> None:
+    running.late = lambda effect: isinstance(effect, DeleteObject) and effect.target.uid == "uid-1"
+    running.template("11")
+    running.vanish("kozmopropeller-0")
+    running.configure(fleet(2))
+    running.vanish()
+    assert sorted(running.pods) == pods(2)
+    running.template("12")
+    (answer,) = running.unanswered
+    running.deliver(answer)
+    running.vanish()
+    versions = {pod.annotations["podTemplateResourceVersion"] for pod in running.pods.values()}
+    assert (sorted(running.pods), versions) == (pods(2), {"12"})
+
+
 def test_a_refused_configuration_leaves_the_fleet_as_it_was(running: Cluster) -> None:
     running.configure(fleet(33))
     assert sorted(running.pods) == pods(3)

@@ -103,6 +103,20 @@ def test_a_new_template_is_rolled_out_one_pod_at_a_time() -> None:
     assert changes == ["started", "complete", "started", "complete"]
 
 
+def test_a_late_answer_about_an_earlier_pod_lets_the_one_that_has_its_name_now_be_ready() -> None:
+    cluster = started()
+    first = cluster.pods["orders-0"].uid
+    cluster.late = lambda effect: isinstance(effect, DeleteObject) and effect.target.uid == first
+    template(cluster, "2", image="new")
+    settle(cluster, 20)
+    assert cluster.pods["orders-0"].uid != first
+    (answer,) = cluster.unanswered
+    cluster.deliver(answer)
+    assert not cluster.state.pods["ns"]["orders-0"].deleting
+    settle(cluster, 60)
+    assert [d.state for d in cluster.decided if isinstance(d, ChangeRollout)][-1] == "complete"
+
+
 def test_a_new_version_of_the_same_template_restarts_nobody() -> None:
     cluster = started()
     template(cluster, "2")

@@ -24,7 +24,7 @@ def ask(state: State, event: CreateObject | DeleteObject | PatchObject | ScaleWo
     target, verb = event.target, _VERBS[type(event)]
     asked = fleets.asker_of(state, event)
     state.asked[event.id] = asked or Asked(
-        shard_set=sets.owner_of(state, target), verb=verb, name=target.name
+        shard_set=sets.owner_of(state, target), verb=verb, name=target.name, uid=target.uid
     )
     state.in_flight[_effect(verb, target)] = event.id
 

@@ -73,7 +73,7 @@ def asker_of(
             continue
         if isinstance(event, DeleteObject):
             if name in fleet.current.deletions:
-                return Asked(fleet=key, verb="delete", name=name)
+                return Asked(fleet=key, verb="delete", name=name, uid=event.target.uid)
         elif name in (names := fleet.config.pod_names):
             metadata = event.manifest.get("metadata") or {}
             annotations = metadata.get("annotations") or {}
@@ -115,9 +115,9 @@ def answered(state: State, asked: Asked, outcome: Outcome, touched: Touched) -> 
             )
         if fleet.current is not None:
             fleet.current.creation_answered(asked.index, refusal)
-    else:
-        if not refusal and asked.name in pods:
-            pods[asked.name].deleting = True
+    elif (pod := pods.get(asked.name)) is None or asked.meant(pod):
+        if pod is not None and not refusal:
+            pod.deleting = True
         if fleet.current is not None:
             fleet.current.deletion_answered(asked.name, refusal)
     touched.look(fleet.key, Look.ANSWER)

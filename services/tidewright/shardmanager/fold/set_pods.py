@@ -52,10 +52,8 @@ def answered(state: State, shard_set: ShardSetState, asked: Asked, outcome: Outc
     if asked.verb == "create" and there is not None and is_managed(shard_set, there):
         refusal = ""  # the fact was faster than the answer: nothing is missing, and no further fact may come
     shard_set.answered(asked.verb, asked.name, state.now, refusal)
-    if asked.verb == "delete" and isinstance(outcome, Applied):
-        pod = state.pods.get(shard_set.namespace, {}).get(asked.name)
-        if pod is not None:
-            pod.deleting = True
+    if asked.verb == "delete" and not refusal and there is not None and asked.meant(there):
+        there.deleting = True
 
 
 def fold_rollout(state: State, shard_set: ShardSetState, event: ChangeRollout) -> None:
