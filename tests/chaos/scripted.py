@@ -140,6 +140,8 @@ class Played:
             same moment fire in any order, and what one of them leads to may be read by the other: of what
             is decided in one moment each type is in its order. What comes in one moment wakes a decider once or
             several times: of what it then says of one timer the last counts, which takes the place of the others.
+            Two timers of one service, too: what the first leads to is answered with the second, or at the
+            end of the short wait that it asks for. A moment is as long as such a wait.
     """
 
     decisions: dict[str, list[dict[str, Any]]]
@@ -215,6 +217,9 @@ async def _follow(script: Script, source: RunningLog, killing: Killing) -> Follo
     return followed
 
 
+MOMENT = 1
+"""Decimals of a moment, log seconds: the deciders' short waits are of 10 ms."""
+
 _NUMBERED = re.compile(rb'"([a-z-]+\.(?:all|\d+))\.\d+\.\d+"')
 """Ids of decisions that others refer to: kills and repeats take up sequences."""
 
@@ -228,6 +233,9 @@ def _canonical(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
         name = f"{target.kind}/{target.namespace}/{target.name}" if target else getattr(decision, "key", "")
         for place in ("id", "prev"):
             body.pop(place, None)
+        for time_ in ("at", "due"):
+            if time_ in body:
+                body[time_] = round(body[time_], MOMENT)
         found[f"{service} slot {slot} {name}"].append(body)
     return {about: sorted(_standing(bodies), key=lambda body: (body["at"], body["type"])) for about, bodies in found.items()}  # fmt: skip
 
