@@ -13,6 +13,7 @@ evaluate     one evaluation of the whole cluster, which goes through these:
 index/       what is derived from the state: nodes as columns, pods that wait, claims and devices
 cluster/     the cluster as an evaluation sees it: groups, health, limits, what became of orders
 pending/     which pending pods may cause an increase
+foresight/   pods that are about to be, and nodes for them
 requests/    life of a ProvisioningRequest: taken up, booked, tried, expired
 buffers/     room that is kept free for CapacityBuffers
 scaleup/     from pods to one plan, and the plan carried out

@@ -8,7 +8,7 @@ when the evaluation is over.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -45,6 +45,7 @@ from tidewright.provisioning.index.resolving import shape_of
 from tidewright.provisioning.index.settling import nominated, settle
 from tidewright.provisioning.pack.classes import Demand, Item
 from tidewright.provisioning.pack.classes import items as merged
+from tidewright.provisioning.pack.demands import in_order, move, place_all, place_booked
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.pending.pods import EVENTS_PER_PLAN, pending
 from tidewright.provisioning.requests import booking, expiry, growth, placeholders, promises, reserved, turns
@@ -214,10 +215,10 @@ class Evaluation:
         self._cover(grid, pool, booked, work.standing)
         # In compat the scheduler places pending pods first, whatever is booked.
         if not self.index.settings.hold:
-            _place(grid, pool)
-        _place_booked(grid, booked, booking.places(work))
+            place_all(grid, pool)
+        place_booked(grid, booked, booking.places(work))
         if self.index.settings.hold:
-            _place(grid, pool)
+            place_all(grid, pool)
         return pool, booked
 
     def _give_back(self, grid: Grid, pool: dict[str, Demand], booked: dict[str, Demand]) -> None:
@@ -227,8 +228,8 @@ class Evaluation:
             lacking = [demand for demands in (pool, booked) for demand in demands.values()]
             before = sum(demand.count for demand in lacking)
             if before:
-                _place(grid, pool)
-                _place(grid, booked)
+                place_all(grid, pool)
+                place_all(grid, booked)
             return before - sum(demand.count for demand in lacking)
 
         self.decisions += given_back(self.state, grid, place)
@@ -318,7 +319,7 @@ class Evaluation:
                 for row in rows[position : position + load.nodes]:
                     for digest, pods in sorted(load.pods.items()):
                         for demand in (pool, booked):
-                            pods -= _move(grid, demand, digest, row, pods)
+                            pods -= move(grid, demand, digest, row, pods)
                         if pods:
                             self.covering.setdefault(by_row[row], {})[digest] = pods
                 position += load.nodes
@@ -327,7 +328,7 @@ class Evaluation:
         """Room for pods that are about to come, behind all that wait: where requests have left some for those, too."""
         if self.expecting.shares:
             if any(isinstance(decision, PlanScaleUp) for decision in self.decisions):
-                _place(grid, pool)
+                place_all(grid, pool)
             coming_room.place(self.expecting.shares, grid, self.covering)
 
     # --- Scale-up ---
@@ -347,8 +348,8 @@ class Evaluation:
         if LEAST_COST not in self.index.settings.expander:
             return None
         if any(isinstance(decision, PlanScaleUp) for decision in self.decisions):
-            _place(world.grid, pool)  # where requests leave room on the nodes that are ordered for them
-        real = [Item(d.shape, d.count) for d in _in_order(pool.values()) if d.count]
+            place_all(world.grid, pool)  # where requests leave room on the nodes that are ordered for them
+        real = [Item(d.shape, d.count) for d in in_order(pool.values()) if d.count]
         pods = _with(real, coming_room.asked(self.expecting.shares))
         if not chunks.wanted or not pods:
             return None
@@ -385,7 +386,7 @@ class Evaluation:
 
     def _scale_up(self, world: World, pool: dict[str, Demand], waiting: Sequence[tuple[PodKey, Pod]]) -> None:
         """One plan for pods that wait, and for those that are about to come; where limits leave some that wait over, they come first."""
-        real = [Item(d.shape, d.count) for d in _in_order(pool.values()) if d.count]
+        real = [Item(d.shape, d.count) for d in in_order(pool.values()) if d.count]
         coming = coming_room.asked(self.expecting.shares)
         if self._ordered(world, real, coming, waiting) or not real or not coming:
             return
@@ -582,60 +583,6 @@ def _counted(state: State, index: Index, waiting: Iterable[tuple[PodKey, Pod]]) 
             demand = demands[pod.shape] = Demand(shape_of(state, index, pod.shape), 0)
         demand.count += 1
     return demands
-
-
-def _in_order(demands: Iterable[Demand]) -> list[Demand]:
-    """Highest priority first; then the larger pods, which are harder to place; ties by digest."""
-    return sorted(
-        demands,
-        key=lambda d: (
-            -d.shape.priority,
-            -d.shape.requests.get("cpu", 0),
-            -d.shape.requests.get("memory", 0),
-            d.shape.digest,
-        ),
-    )
-
-
-def _place(grid: Grid, demands: Mapping[str, Demand]) -> None:
-    """Place what fits; the rest stays in demand."""
-    order = _in_order(demands.values())
-    for position, demand in enumerate(order):
-        if demand.count:
-            along = _after(order, position) if demand.shape.claims else ()
-            demand.count -= grid.place(demand.shape, demand.count, along)
-
-
-def _place_booked(grid: Grid, demands: Mapping[str, Demand], places: Mapping[str, Mapping[str, int]]) -> None:
-    """As `_place`, each where it found its room, as far as it is still there; the rest so that room stays whole.
-
-    That is: what may go to the fewest nodes first, and tightly.
-    """
-    choice = {digest: int(grid.mask(demand.shape).sum()) for digest, demand in demands.items()}
-    order = sorted(_in_order(demands.values()), key=lambda d: (-d.shape.priority, choice[d.shape.digest]))
-    for demand in order:
-        if demand.count and demand.shape.digest in places:
-            demand.count -= grid.place_at(demand.shape, demand.count, places[demand.shape.digest])
-    for position, demand in enumerate(order):
-        if demand.count:
-            along = _after(order, position) if demand.shape.claims else ()
-            demand.count -= grid.place_tightly(demand.shape, demand.count, along)
-
-
-def _after(order: Sequence[Demand], position: int) -> list[Item]:
-    """What is placed later, and has claims, too."""
-    return [Item(later.shape, later.count) for later in order[position + 1 :] if later.shape.claims]
-
-
-def _move(grid: Grid, demands: Mapping[str, Demand], digest: str, row: int, most: int) -> int:
-    """Put pods of a shape onto the row that was ordered for them, as many as are wanted."""
-    demand = demands.get(digest)
-    if demand is None or most <= 0:
-        return 0
-    moved = min(most, demand.count)
-    grid.put(demand.shape, row, moved)
-    demand.count -= moved
-    return moved
 
 
 def _last(loads: Sequence[Load], nodes: int) -> list[Load]:

@@ -7,6 +7,7 @@ terms depend on where their earlier pods went are placed pod by pod, and only th
 classes     which pods are decided as one
 nodes       nodes as columns of free amounts, and what is known of them without pods
 grid        the pods on them: the cluster as it is, forked for each trial
+demands     shapes that want a place, put onto it in their order
 holdings    who has which devices on it; together: pods that have some together
 topology    one shape pod by pod, under affinity and spread
 runs        equal new nodes as runs: fill round robin or first fit, add
