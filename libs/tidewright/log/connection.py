@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from tidewright.log.trust import Trust
 
 DEFAULT_SLOTS = 32
+FEW = 8
+"""Messages that are appended one by one where a batch costs as much as more of them."""
 
 __all__ = ["DEFAULT_SLOTS", "Committed", "Log", "Message"]
 
@@ -366,14 +368,13 @@ class Log(Bus):
         """
         return await self._appends.commit(messages)
 
-    @property
-    def one_by_one(self) -> bool:
-        """Whether a few messages are sooner appended one after the other than as a batch.
+    def one_by_one(self, count: int) -> bool:
+        """Whether so many messages are sooner appended one after the other than as a batch, where none needs another one.
 
         With one replica the server makes a store of its own for each batch, in files. A signature holds for a commit, and
         does not say what a message expects of another subject.
         """
-        return self.replicas == 1 and self._appends.signer is None
+        return count <= FEW and self.replicas == 1 and self._appends.signer is None
 
     async def settled(self) -> None:
         """Return when an append whose answer was lost is on the log as a whole, or not at all.

@@ -81,8 +81,6 @@ READ_AGAIN = 50_000
 """Sequences without an effect after which the position moves on all the same: a restart would look through them again."""
 READ_AHEAD = 5_000
 """Decisions without an outcome beyond which no more are read."""
-FEW = 8
-"""Outcomes that are appended one by one where a batch costs as much as more of them."""
 CUT_SHORT = Lost(
     ANSWER_LOST,
     "the actuator ended while a request for it was under way; whether it was done is not known, and its cloud adds what it"
@@ -525,7 +523,7 @@ class Actuator:
                 done=self._ledger.done,
                 begun=self._ledger.begun,
             )
-            if 0 < len(messages) <= FEW and self._log.one_by_one:
+            if messages and self._log.one_by_one(len(messages)):
                 messages = await self._one_by_one(messages)
             await self._part.commit(messages, position)
             self._owned_at = max(self._owned_at, began)

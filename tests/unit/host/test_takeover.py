@@ -249,6 +249,21 @@ async def test_of_several_claims_only_those_fail_whose_slot_has_moved_on(log: Lo
     assert await other.claim(again) == []
 
 
+@pytest.mark.parametrize(("replicas", "commits"), [(1, 3), (3, 1)])
+async def test_a_few_checkpoints_alone_are_one_batch_where_that_costs_little(
+    log: Log, replicas: int, commits: int
+) -> None:
+    committer = Committer(log, Writer("counting", "one"), Health("counting"))
+    nothing: list[Restored[State]] = [(Fold(COUNTING, Slot(str(n))), None, 0) for n in range(3)]
+    owned = await committer.claim(nothing)
+    for slot in owned:
+        slot.dirty = 1
+    log.replicas, before = replicas, committer.count
+    assert await committer.commit(owned) == []
+    assert committer.count - before == commits
+    assert all(slot.dirty == 0 for slot in owned)
+
+
 def _at_least(count: int, found: Sequence[object]) -> bool:
     return len(found) >= count
 

@@ -37,8 +37,6 @@ from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot
 
 STORE_FULL_PAUSE_S = 1.0
-FEW = 8
-"""Checkpoints that are appended one by one, if nothing is to go with them."""
 RETRY_S, RETRY_MOST_S = 0.1, 2.0
 """Pauses while the log does not answer: the first, and the longest; each is twice the one before."""
 
@@ -134,7 +132,7 @@ class Committer:
         for owned in waiting:
             while owned.size >= MAX_BATCH and owned.slot not in lost:
                 lost += await self._commit_batch([owned], partial=True)
-        for batch in _batches([s for s in waiting if s.slot not in lost]):
+        for batch in self._batches([s for s in waiting if s.slot not in lost]):
             lost += await self._commit_batch(batch)
         return lost
 
@@ -175,6 +173,22 @@ class Committer:
         for place, claimed in enumerate(owned):
             claimed.checkpoint_seq = committed.seq_of(place)
         return owned
+
+    def _batches(self, slots: Sequence[Owned[State]]) -> list[list[Owned[State]]]:
+        """Slots together while their messages fit into one atomic batch; each by itself where there are but a few checkpoints."""
+        alone = not any(owned.size for owned in slots)  # and no slot needs another one's
+        if alone and self.log.one_by_one(len(slots)):
+            return [[owned] for owned in slots]
+        batches: list[list[Owned[State]]] = []
+        room = 0
+        for owned in slots:
+            size = owned.size + 1
+            if size > room:
+                batches.append([])
+                room = MAX_BATCH
+            batches[-1].append(owned)
+            room -= size
+        return batches
 
     async def _commit_batch(self, batch: list[Owned[State]], *, partial: bool = False) -> list[Slot]:
         lost: list[Slot] = []
@@ -320,22 +334,3 @@ class Committer:
 
     def _count(self, result: str) -> None:
         self.health.metrics.commits.labels(result).inc()
-
-
-def _batches(slots: Sequence[Owned[State]]) -> list[list[Owned[State]]]:
-    """Slots together while their messages fit into one atomic batch; each by itself where there are but a few checkpoints.
-
-    No slot needs another one's, and a batch of two costs a server with one replica as much as many appends.
-    """
-    if len(slots) <= FEW and not any(owned.size for owned in slots):
-        return [[owned] for owned in slots]
-    batches: list[list[Owned[State]]] = []
-    room = 0
-    for owned in slots:
-        size = owned.size + 1
-        if size > room:
-            batches.append([])
-            room = MAX_BATCH
-        batches[-1].append(owned)
-        room -= size
-    return batches
