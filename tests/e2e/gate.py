@@ -12,6 +12,7 @@ import msgspec
 from aiohttp import web
 from yarl import URL
 
+from tests.answering import answering
 from tidewright.kube.client import Kube
 
 Object = dict[str, Any]
@@ -105,14 +106,12 @@ class Gate:
     async def __aenter__(self) -> Self:
         timeout = aiohttp.ClientTimeout(total=None)
         self._session = aiohttp.ClientSession(auto_decompress=False, timeout=timeout)
-        self._runner = web.ServerRunner(web.Server(self._handle), shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        self._answering = answering(self._handle)
+        self.url = await self._answering.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._runner.cleanup()
+        await self._answering.__aexit__(None, None, None)
         await self._session.close()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:

@@ -14,7 +14,8 @@ from collections.abc import AsyncGenerator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import msgspec
@@ -53,8 +54,8 @@ class Kube:
     def __init__(self, session: aiohttp.ClientSession, url: str, auth: Authentication | None = None) -> None:
         self._session = session
         self._auth = auth
-        self._request_args = auth.request_args() if auth else {}
         self.url = url.rstrip("/")
+        self._request_args = _with_proxy(self.url, auth.request_args() if auth else {})
         self.shown = redacted(self.url)
         """The URL for messages: they end up in logs, and on objects."""
 
@@ -78,7 +79,7 @@ class Kube:
     @classmethod
     def at(cls, url: str) -> Kube:
         """A server that wants no authentication, by its URL (a metrics API, a test)."""
-        return cls(aiohttp.ClientSession(read_bufsize=_READ_BUFFER_BYTES, trust_env=True), url)
+        return cls(_session_on(None), url)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -250,6 +251,29 @@ async def _up_to(answer: aiohttp.ClientResponse, limit_bytes: int) -> bytes:
     return bytes(content)
 
 
+def _session_on(connector: aiohttp.BaseConnector | None) -> aiohttp.ClientSession:
+    """A session that looks nothing up for each request.
+
+    With `trust_env` it would look for a proxy in the environment and for a login in a netrc file, in another thread each, and end
+    with an error where there is one beside a token.
+    """
+    return aiohttp.ClientSession(
+        connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=_READ_BUFFER_BYTES
+    )
+
+
+def _with_proxy(url: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    """What each request to a server needs, with the proxy that the environment names for it where none is configured.
+
+    One that is itself spoken to over TLS is passed over.
+    """
+    place = urlsplit(url)
+    proxy = getproxies().get(place.scheme, "https:")
+    if "proxy" in args or proxy.startswith("https:") or proxy_bypass(place.hostname or ""):
+        return dict(args)
+    return {**args, "proxy": proxy}
+
+
 def _any_file(kubeconfig: Path | None) -> bool:
     """Whether there is a kubeconfig: the one named, or one of those that `KUBECONFIG` names, or the default."""
     names = [str(kubeconfig)] if kubeconfig else (os.environ.get(KUBECONFIG) or DEFAULT).split(os.pathsep)
@@ -320,14 +344,16 @@ class Authentication:
         return cls(configuration, loader)
 
     def session(self) -> aiohttp.ClientSession:
-        """kubernetes_asyncio's own session: its TLS context, proxies and connection pool."""
+        """A session with the TLS context and the connection pool that kubernetes_asyncio makes."""
         try:
-            session: aiohttp.ClientSession = library().rest(self.configuration).pool_manager
+            made: aiohttp.ClientSession = library().rest(self.configuration).pool_manager
         except (OSError, ValueError) as error:
             raise KubeError(
                 0, "Configuration", f"certificates of {self.configuration.host}: {error}"
             ) from error
-        return session
+        connector = made.connector
+        made.detach()
+        return _session_on(connector)
 
     def request_args(self) -> dict[str, Any]:
         """What each request needs beside its headers: proxy and the name expected in the certificate."""

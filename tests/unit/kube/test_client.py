@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import yaml
 from aiohttp import web
 
+from tests.answering import answering
 from tests.unit.kube.api import Api, serving, status
 from tidewright.kube import client
 from tidewright.kube.client import Kube
@@ -153,6 +153,47 @@ async def test_the_token_of_a_kubeconfig_is_sent(tmp_path: Path) -> None:
     assert api.requests[0].headers["Authorization"] == "Bearer secret"
 
 
+async def test_a_login_in_a_netrc_file_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login somebody password else")
+    monkeypatch.setenv("NETRC", str(netrc))
+    api = Api()
+    api.lists = [web.Response(body=b"{}")]
+    async with serving(api):
+        path = _kubeconfig(tmp_path, api.url, token="secret")
+        async with await Kube.connect(path) as kube:
+            await kube.request("GET", "/version")
+    assert api.requests[0].headers["Authorization"] == "Bearer secret"
+
+
+async def test_the_proxy_of_the_environment_is_asked_but_for_hosts_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def proxy(request: web.BaseRequest) -> web.Response:
+        asked.append(f"{request.headers['Host']}{request.path}")
+        return web.Response(body=b"{}")
+
+    async with answering(proxy) as url:
+        direct = url.removeprefix("http://")
+        monkeypatch.setenv("http_proxy", url)
+        monkeypatch.delenv("no_proxy", raising=False)
+        async with await Kube.connect(_kubeconfig(tmp_path, "http://api.invalid:81")) as kube:
+            await kube.request("GET", "/a")
+        async with Kube.at("http://api.invalid:81") as kube:
+            await kube.request("GET", "/b")
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        async with Kube.at(url) as kube:
+            await kube.request("GET", "/c")
+        monkeypatch.delenv("no_proxy")
+        monkeypatch.setenv("http_proxy", "https://127.0.0.1:1")
+        async with Kube.at(url) as kube:
+            await kube.request("GET", "/d")
+    assert asked == ["api.invalid:81/a", "api.invalid:81/b", f"{direct}/c", f"{direct}/d"]
+
+
 async def test_a_login_that_expired_is_renewed_once(tmp_path: Path) -> None:
     token = tmp_path / "token"
     await asyncio.to_thread(token.write_text, "old")
@@ -195,17 +236,6 @@ async def test_a_silent_stream_is_a_timeout() -> None:
         assert caught.value.reason == "Timeout"
 
 
-@asynccontextmanager
-async def serving_at(handle: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
-    runner = web.ServerRunner(web.Server(handle, access_log=None), shutdown_timeout=0.1)  # type: ignore[arg-type]  # a BaseRequest, of which all is used
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
-
-
 async def test_answers_and_events_that_do_not_end_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "MAX_LINE_BYTES", 10_000)
     sent = 0
@@ -220,7 +250,7 @@ async def test_answers_and_events_that_do_not_end_are_given_up(monkeypatch: pyte
                 sent += 2**16
         return answer
 
-    async with serving_at(endless) as url, Kube.at(url) as kube:
+    async with answering(endless) as url, Kube.at(url) as kube:
         with pytest.raises(KubeError, match="more than 100000 bytes"):
             await kube.request("GET", "/a", limit_bytes=100_000)
         with pytest.raises(KubeError, match="more than 10000 bytes"):

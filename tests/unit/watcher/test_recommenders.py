@@ -15,6 +15,7 @@ import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 
+from tests.answering import answering
 from tests.nats_server import EmbeddedServer
 from tests.unit.watcher.certificates import certificate
 from tests.unit.watcher.cluster import Cluster, refusal
@@ -38,13 +39,8 @@ SCALE = "/apis/apps/v1/namespaces/shop/deployments/web/scale"
 
 @asynccontextmanager
 async def recommender(handler: Handler, context: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    runner = web.ServerRunner(web.Server(handler, access_log=None), shutdown_timeout=0.1)  # type: ignore[arg-type]  # a BaseRequest, of which all is used
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    try:
-        yield f"{'https' if context else 'http'}://127.0.0.1:{runner.addresses[0][1]}/"
-    finally:
-        await runner.cleanup()
+    async with answering(handler, context) as url:
+        yield f"{url}/"
 
 
 def pod(name: str, *, ready: bool, owner: str = "web-5f7") -> dict[str, Any]:

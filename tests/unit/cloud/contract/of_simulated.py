@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Self
 
 import msgspec
-from aiohttp import web
 
+from tests.answering import answering
 from tests.unit.cloud.contract.bench import TIMEOUT_S, Bench, Fault
 from tests.unit.cloud.contract.proxy import Proxy
 from tests.unit.provisioning.cloud import SHAPE
@@ -26,10 +26,8 @@ class SimulatedBench(Bench):
         self._now = 0.0
         unused: Any = None
         self._cloud = SimulatedCloud(CloudConfig(), Cache(), unused, clock=Clock(lambda: self._now))
-        self._runner = web.ServerRunner(web.Server(self._cloud.handle))
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        upstream = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        self._answering = answering(self._cloud.handle)
+        upstream = await self._answering.__aenter__()
         self._proxy = await Proxy(upstream, lambda method, path, body: method != "GET").__aenter__()
         self.provider = SimulatedProvider(self._proxy.url, Calls("c", per_s=1000))
         self.short = SimulatedProvider(self._proxy.url, Calls("c", per_s=1000, timeout_s=TIMEOUT_S))
@@ -39,7 +37,7 @@ class SimulatedBench(Bench):
         await self.provider.cleanup()
         await self.short.cleanup()
         await self._proxy.__aexit__()
-        await self._runner.cleanup()
+        await self._answering.__aexit__(None, None, None)
 
     async def define(self, group_id: str, *, minimum: int = 0, maximum: int = 10, size: int = 0) -> str:
         config = GroupConfig(

@@ -9,6 +9,7 @@ from typing import Self
 import aiohttp
 from aiohttp import web
 
+from tests.answering import answering
 from tidewright.kube.client import Authentication
 
 _HOP = frozenset(
@@ -50,15 +51,13 @@ class Proxy:
 
     async def __aenter__(self) -> Self:
         self._session = self._auth.session() if self._auth else aiohttp.ClientSession(auto_decompress=True)
-        self._runner = web.ServerRunner(web.Server(self._handle), shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        self._answering = answering(self._handle)
+        self.url = await self._answering.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self.let_go()
-        await self._runner.cleanup()
+        await self._answering.__aexit__(None, None, None)
         await self._session.close()
 
     def hold(self) -> asyncio.Event:
