@@ -21,14 +21,13 @@ from tidewright.events.decisions import Effect
 from tidewright.events.provisioning import PlanScaleUp
 from tidewright.events.timers import TimerFired
 from tidewright.host.fold.explainer import Reference
-from tidewright.host.fold.order import cause_of
+from tidewright.host.fold.order import cause_of, parts_of
 from tidewright.log.reader import Record
-from tidewright.log.subjects import ALL, Slot, Subjects, escape, slot_of
+from tidewright.log.subjects import ALL, Subjects, escape, slot_of
 
 MOST_EXPECTED = 3
 """Decisions to scale that are told of a plan which expects pods by them."""
 _SEQUENCE = re.compile(r"[0-9]{1,19}")
-_ID = re.compile(rf"[a-z0-9-]+\.(?:[0-9]+|{ALL})\.({_SEQUENCE.pattern})\.[0-9]+")
 FIRST_STEP = 50_000
 """Sequences that are looked back at first, and more at each further try."""
 
@@ -128,7 +127,12 @@ async def by_id(source: Source, identity: str) -> Found:
     Raises:
         BadInput: it is no id of a decision, or no such decision is on the log.
     """
-    service, slot, cause = _parts(identity)
+    try:
+        service, slot, cause, _ = parts_of(identity)
+    except ValueError:  # a wildcard in a filter would ask for something else
+        raise BadInput(
+            f"--decision {identity}: an id is <service>.<slot>.<sequence>.<n>, for example autoscaler.7.1234.0"
+        ) from None
     first, last = await source.bounds()
     if not first <= cause <= last:
         raise BadInput(
@@ -158,17 +162,10 @@ def sequence_in(text: str) -> int | None:
 
 def cause_in(identity: str) -> int | None:
     """The sequence of the cause that is part of a decision's id; None of what is no id."""
-    matched = _ID.fullmatch(identity)
-    return int(matched[1]) if matched else None
-
-
-def _parts(identity: str) -> tuple[str, Slot, int]:
-    if not _ID.fullmatch(identity):  # a wildcard in a filter would ask for something else
-        raise BadInput(
-            f"--decision {identity}: an id is <service>.<slot>.<sequence>.<n>, for example autoscaler.7.1234.0"
-        )
-    service, slot, cause, _ = identity.split(".")
-    return service, Slot(slot), int(cause)
+    try:
+        return cause_of(identity)[0]
+    except ValueError:
+        return None
 
 
 async def beside(source: Source, decided: Found) -> list[Found]:

@@ -7,10 +7,11 @@ order and one place that knows it.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any, Generic, TypeAlias, cast
+from typing import Any, Final, Generic, TypeAlias, cast
 
 import msgspec
 
@@ -26,12 +27,14 @@ from tidewright.host.fold.decider import Decider, State
 from tidewright.log.checkpoint import digest_of, rolled
 from tidewright.log.input_set import InputSet
 from tidewright.log.snapshots import Snapshot
-from tidewright.log.subjects import Slot
+from tidewright.log.subjects import ALL, Slot
 
 _NOT_PLAIN = frozenset((registry.Unknown, TimerStepped, TimerFired))
 """Types of events of which not all, or none, are for the decider."""
 _NOTED = _NOT_PLAIN | set(acting.SETTING)
 """Those, and what the fold itself heeds."""
+_ID: Final = re.compile(rf"([a-z0-9-]+)\.([0-9]+|{ALL})\.([0-9]{{1,19}})\.([0-9]{{1,19}})")
+"""Of a decision: service, slot, the cause's sequence, n. Sequences have no more digits."""
 SAID = 100_000
 """Things about which it is remembered what would be done; beyond, the oldest may be said once more."""
 
@@ -52,17 +55,23 @@ def decision_id(service: str, slot: Slot, cause: int, n: int) -> str:
     return f"{service}.{slot}.{cause}.{n}"
 
 
-def cause_of(identity: str) -> tuple[int, int]:
-    """Sequence of the cause, and n, of a decision's id.
+def parts_of(identity: str) -> tuple[str, Slot, int, int]:
+    """Service, slot, sequence of the cause, and n, of a decision's id.
 
     Raises:
         ValueError: not an id of a decision.
     """
-    try:
-        _, cause, n = identity.rsplit(".", 2)
-        return int(cause), int(n)
-    except ValueError:
-        raise ValueError(f"{identity!r} is not the id of a decision") from None
+    matched = _ID.fullmatch(identity)
+    if matched is None:
+        raise ValueError(f"{identity!r} is not the id of a decision")
+    service, slot, cause, n = matched.groups()
+    return service, Slot(slot), int(cause), int(n)
+
+
+def cause_of(identity: str) -> tuple[int, int]:
+    """Sequence of the cause, and n, of a decision's id; raises as `parts_of`."""
+    _, _, cause, n = parts_of(identity)
+    return cause, n
 
 
 def taken_off(waiting: list[Waiting], position: int) -> list[Waiting]:
