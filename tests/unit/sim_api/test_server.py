@@ -14,8 +14,10 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from tests.waiting import until
 from tidewright.sim.api.http.request_log import Entry
 from tidewright.sim.api.server import ApiServer
+from tidewright.sim.api.store import gc
 
 Object = dict[str, Any]
 PATH = "/api/v1/namespaces/default/configmaps"
@@ -147,6 +149,36 @@ async def test_another_handler_can_serve_a_group(server: ApiServer, http: aiohtt
 
 
 # -- faults ------------------------------------------------------------------------------------------
+
+
+async def test_object_events_go_an_hour_after_they_were_written_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gc, "EXPIRY_S", 0.01)
+    now = [1_770_000_000.0]
+    events = "/api/v1/namespaces/default/events"
+    about = {"kind": "Pod", "namespace": "default", "name": "p"}
+
+    async with ApiServer(clock=lambda: now[0]) as server, aiohttp.ClientSession(server.url) as http:
+
+        async def there() -> list[str]:
+            async with http.get(events) as answer:
+                return [item["metadata"]["name"] for item in (await answer.json())["items"]]
+
+        for name in ("a", "b"):
+            body = {"metadata": {"name": name}, "involvedObject": about, "reason": "Tried", "count": 1}
+            async with http.post(events, json=body) as answer:
+                assert answer.status == 201, await answer.text()
+        await create(http, "kept")
+        now[0] += gc.EVENT_TTL_S - 1
+        patch = {"Content-Type": "application/merge-patch+json"}
+        async with http.patch(f"{events}/b", json={"count": 2}, headers=patch) as answer:
+            assert answer.status == 200, await answer.text()
+        assert await there() == ["a", "b"]
+        now[0] += 2
+        await until(there, lambda names: names == ["b"])
+        now[0] += gc.EVENT_TTL_S
+        await until(there, lambda names: names == [])
+        async with http.get(f"{PATH}/kept") as answer:
+            assert answer.status == 200
 
 
 async def fault(http: aiohttp.ClientSession, **rule: Any) -> Object:

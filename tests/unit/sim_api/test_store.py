@@ -97,6 +97,55 @@ def test_history_is_bounded() -> None:
         table.since(table.floor - 1)
 
 
+def test_history_of_all_kinds_is_bounded_in_memory() -> None:
+    store = Store(history_bytes=100_000)
+    quiet, busy = store.table("/quiet"), store.table(TABLE)
+    store.put(quiet, thing("q"))
+    since = store.rv
+    store.put(busy, thing("a"))
+    for index in range(1000):
+        store.put(busy, thing("a", value="x" * 1000 + str(index)))
+        kept = sum(len(event.record.raw) for table in store.tables.values() for event in table.history)
+        assert kept <= 100_000
+    assert len(busy.history) > 20
+    assert [event.rv for event in busy.since(busy.floor)] == list(range(busy.floor + 1, store.rv + 1))
+    with pytest.raises(ApiError):
+        busy.since(since)
+    store.put(quiet, thing("q", value="2"))
+    assert [event.record.name for event in quiet.since(since)] == [
+        "q"
+    ]  # nothing of its own was dropped since
+
+
+def test_as_much_history_as_there_are_objects_is_kept() -> None:
+    store = Store(history_bytes=1000)
+    table = store.table(TABLE)
+    for index in range(100):
+        store.put(table, thing(f"{index:03}", value="x" * 1000))
+    then = store.rv
+    for index in range(20):
+        store.put(table, thing(f"{index:03}", value="y" * 1000))
+    assert len(names(store, then)) == 100
+
+
+def test_the_size_of_what_there_is_is_known(tmp_path: Path) -> None:
+    store = journaled(tmp_path)
+    table, other = store.table(TABLE), store.table("/other")
+    store.put(other, thing("o"))
+    for value in ("1", "22", "333"):
+        store.put(table, thing("a", value=value))
+    store.put(table, thing("b"))
+    store.remove(table, table.objects["ns/b"], thing("b"))
+
+    def size(of: Store) -> int:
+        return sum(len(record.raw) for each in of.tables.values() for record in each.objects.values())
+
+    assert store.live_bytes == size(store)
+    assert reopened(tmp_path).live_bytes == size(store)
+    store.drop_table("/other")
+    assert store.live_bytes == size(store)
+
+
 def test_dependents_are_found_by_their_owner() -> None:
     store = Store()
     table = store.table(TABLE)
@@ -159,16 +208,58 @@ def test_a_file_that_is_no_journal_is_refused(tmp_path: Path) -> None:
         reopened(tmp_path)
 
 
-def test_a_journal_that_is_mostly_history_is_rewritten(tmp_path: Path) -> None:
-    store = journaled(tmp_path)
-    for index in range(100):
-        store.put(store.table(TABLE), thing("a", value="x" * 100_000 + str(index)))
+def long_journal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A store whose journal is mostly history, as an earlier version left it."""
+    with monkeypatch.context() as patched:
+        patched.setattr(FileJournal, "_shorten", lambda _: None)
+        store = journaled(folder)
+        for index in range(100):
+            store.put(store.table(TABLE), thing("a", value="x" * 100_000 + str(index)))
+    return store
+
+
+def test_a_journal_that_is_mostly_history_is_rewritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = long_journal(tmp_path, monkeypatch)
     path = tmp_path / "objects.journal"
     before = path.stat().st_size
     again = reopened(tmp_path)
     assert path.stat().st_size < before / 10
     assert again.rv == store.rv
     assert reopened(tmp_path).table(TABLE).objects["ns/a"].raw == store.table(TABLE).objects["ns/a"].raw
+
+
+def test_a_journal_stays_short_while_it_is_written(tmp_path: Path) -> None:
+    store = journaled(tmp_path)
+    path, longest = tmp_path / "objects.journal", 0
+    store.put(store.table(TABLE), thing("kept", owner="uid-x"))
+    for index in range(300):
+        store.put(store.table(TABLE), thing("a", value="x" * 100_000 + str(index)))
+        longest = max(longest, path.stat().st_size)
+    assert longest < 10 * 1024 * 1024
+    again = reopened(tmp_path)
+    assert whole(again) == whole(store)
+    assert (again.rv, again.dependents) == (store.rv, store.dependents)
+
+
+def test_a_journal_that_cannot_be_shortened_goes_on_growing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, tried = journaled(tmp_path), 0
+
+    def full(fd: int) -> None:
+        nonlocal tried
+        tried += 1
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    for index in range(300):
+        store.put(store.table(TABLE), thing("a", value="x" * 100_000 + str(index)))
+    assert tried == 2  # at 8 MiB, and at twice that
+    assert not (tmp_path / "objects.new").exists()
+    monkeypatch.undo()
+    assert whole(reopened(tmp_path)) == whole(store)
 
 
 def whole(store: Store) -> dict[str, bytes]:
@@ -233,9 +324,7 @@ def test_a_half_written_entry_in_the_middle_is_left_out(tmp_path: Path, kept: in
 def test_a_journal_that_cannot_be_rewritten_for_want_of_room_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = journaled(tmp_path)
-    for index in range(100):
-        store.put(store.table(TABLE), thing("a", value="x" * 100_000 + str(index)))
+    store = long_journal(tmp_path, monkeypatch)
     size = (tmp_path / "objects.journal").stat().st_size
 
     def full(fd: int) -> None:

@@ -62,7 +62,7 @@ class ApiServer:
         history_limit: int = 20_000,
         bookmark_interval_s: float = 5.0,
         request_log_path: Path | None = None,
-        request_log_limit: int = 100_000,
+        request_log_limit: int = 10_000,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._host = host
@@ -90,6 +90,7 @@ class ApiServer:
         self.api.bootstrap()
         self.api.collector.resume()
         self._tasks.append(asyncio.create_task(self.api.collector.run(), name="sim collector"))
+        self._tasks.append(asyncio.create_task(self.api.collector.expire(), name="sim expiry"))
         server = web.Server(self._frontend.handle, request_factory=_request, access_log=None)
         self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=1.0)
         await self._runner.setup()

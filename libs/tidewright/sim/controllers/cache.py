@@ -103,11 +103,8 @@ class KindStore(Generic[O]):
         if old is not None:
             owner = old.metadata.controller
             if owner is not None:
-                owned = self._by_owner[owner.uid]
-                owned.pop(key, None)
-                if not owned:
-                    del self._by_owner[owner.uid]
-            self._by_namespace[key[0]].pop(key, None)
+                _drop(self._by_owner, owner.uid, key)
+            _drop(self._by_namespace, key[0], key)
         if new is None:
             self.objects.pop(key, None)
         else:
@@ -154,6 +151,14 @@ class KindStore(Generic[O]):
         _log.info("list or watch is retried", path=path, error=str(error))
 
 
+def _drop(index: dict[str, dict[Key, O]], name: str, key: Key) -> None:
+    """Take an object out of an index, and with the last one its place: names come and go for ever."""
+    if (objects := index.get(name)) is not None:
+        objects.pop(key, None)
+        if not objects:
+            del index[name]
+
+
 class PodStore(KindStore[Pod]):
     """Pods, by node as well."""
 
@@ -167,7 +172,7 @@ class PodStore(KindStore[Pod]):
 
     def _put(self, key: Key, old: Pod | None, new: Pod | None) -> None:
         if old is not None and old.spec.node_name:
-            self._by_node[old.spec.node_name].pop(key, None)
+            _drop(self._by_node, old.spec.node_name, key)
         if new is not None and new.spec.node_name:
             self._by_node[new.spec.node_name][key] = new
         super()._put(key, old, new)

@@ -34,7 +34,7 @@ class Entry(msgspec.Struct, frozen=True):
 class RequestLog:
     """The last `limit` requests, oldest first."""
 
-    def __init__(self, limit: int = 100_000, path: Path | None = None) -> None:
+    def __init__(self, limit: int = 10_000, path: Path | None = None) -> None:
         self.entries: deque[Entry] = deque(maxlen=limit)
         self._file: IO[bytes] | None = path.open("ab", buffering=0) if path is not None else None
 

@@ -1,4 +1,4 @@
-"""What the control plane cleans up: dependents of deleted owners, contents of namespaces and definitions.
+"""What the control plane cleans up: dependents of deleted owners, contents of namespaces and definitions, old events.
 
 The collector follows every write, notes what has to be looked at, and works it off in one task beside the
 requests, with ordinary deletions, so that watchers see what they would see from the real controllers.
@@ -7,6 +7,7 @@ requests, with ordinary deletions, so that watchers see what they would see from
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from tidewright.sim.api.admission import quota
@@ -21,7 +22,12 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 _DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
-_LAST_IN_NAMESPACE = ("/events",)
+_EVENTS = "/events"
+_LAST_IN_NAMESPACE = (_EVENTS,)
+EVENT_TTL_S = 3600.0
+"""Log seconds that an object event stays after it was written last, as a real API server's `--event-ttl` has it."""
+EXPIRY_S = 1.0
+"""Wall seconds between two looks for events that have expired."""
 NO_SPACE_S = 0.5
 """Wall seconds until what the disk had no room for is tried again."""
 
@@ -36,11 +42,14 @@ class Collector:
         ] = {}  # (what, table or uid, key), in order, without repeats
         self._wake = asyncio.Event()
         self._held_namespaces: set[str] = set()
+        self._events: deque[tuple[float, str, int]] = deque()  # when it expires, key, version
 
     def follow(self, kind: Kind, record: Record, previous: Record | None, obj: Object) -> None:
         """Note what a write makes necessary."""
         meta = obj["metadata"]
         gone = self._api.store.table(kind.table_name).objects.get(record.key) is None
+        if kind.table_name == _EVENTS and not gone:
+            self._events.append((self._api.stamps.now_s() + EVENT_TTL_S, record.key, record.rv))
         if self._api.store.table(quota.TABLE).keys and (
             gone or previous is None or kind.table_name == quota.TABLE
         ):
@@ -86,7 +95,7 @@ class Collector:
         """Look again at what a restart may have interrupted."""
         for kind in self._api.registry:
             for record in self._api.store.table(kind.table_name).scan():
-                if b'"deletionTimestamp"' in record.raw or record.owners:
+                if b'"deletionTimestamp"' in record.raw or record.owners or kind.table_name == _EVENTS:
                     self.follow(kind, record, None, record.decode())
 
     async def run(self) -> None:
@@ -102,6 +111,23 @@ class Collector:
                 except NoSpace:
                     self._note(what, table, key)
                     await asyncio.sleep(NO_SPACE_S)
+                await asyncio.sleep(0)  # requests come in between
+
+    async def expire(self) -> None:
+        """Take away object events that nobody wrote for long, until cancelled."""
+        api = self._api
+        kind, table = api.registry.named("events"), api.store.table(_EVENTS)
+        while kind is not None:
+            await asyncio.sleep(EXPIRY_S)
+            while self._events and self._events[0][0] <= api.stamps.now_s():
+                _, key, rv = self._events[0]
+                record = table.objects.get(key)
+                if record is not None and record.rv == rv:
+                    try:
+                        api.deletion.remove(kind, table, record, record.decode())
+                    except NoSpace:
+                        break  # at the next look
+                self._events.popleft()
                 await asyncio.sleep(0)  # requests come in between
 
     async def _work(self, what: str, table: str, key: str) -> None:

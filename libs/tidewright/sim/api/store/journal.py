@@ -5,7 +5,7 @@ is followed by the object's JSON; it is handed to the operating system before th
 process loses nothing that it acknowledged (a machine that loses power may lose the last moments). What could not be
 written whole, because the disk is full, is cut off again, and the write is refused. On start the file is read, a
 half-written entry is dropped (the last one, or one that an earlier version left in the middle), and a file that is
-mostly history is rewritten.
+mostly history is rewritten: on start, and while it is written.
 """
 
 from __future__ import annotations
@@ -57,19 +57,26 @@ class FileJournal:
         self._fd = -1
         self._size = 0
         self._torn = False
+        self._store: Store | None = None
+        self._rewrite_from = 0
 
     def open(self, store: Store) -> None:
         """Read the journal into the store, then write on behind it. Raises JournalError, OSError."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         size = self._read(store) if self._path.exists() else 0
-        live = sum(len(record.raw) for table in store.tables.values() for record in table.objects.values())
         cut = False
-        if size == 0 or self._torn or (size > _REWRITE_FROM_BYTES and size > _REWRITE_RATIO * live):
+        if size == 0 or self._torn or _is_mostly_history(size, store):
             cut = self._rewritten(store, needed=size == 0)
         if not cut:
             os.truncate(self._path, size)
-        self._torn, self._size = False, self._path.stat().st_size
-        self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND)
+            self._go_on(os.open(self._path, os.O_WRONLY | os.O_APPEND))
+        self._store, self._rewrite_from = store, 0
+
+    def _go_on(self, fd: int) -> None:
+        """Write on behind what this file holds."""
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd, self._torn, self._size = fd, False, os.fstat(fd).st_size
 
     def append(self, change: Change, table: str, record: Record) -> None:
         """Hand one change to the operating system.
@@ -79,6 +86,7 @@ class FileJournal:
         """
         if self._fd < 0:
             return
+        self._shorten()
         data, written = _entry(change, table, record), 0
         try:
             if self._torn:
@@ -94,6 +102,18 @@ class FileJournal:
             raise
         self._torn = False
         self._size += len(data)
+
+    def _shorten(self) -> None:
+        """Rewrite the file when it is mostly history. Where that fails it is tried again once the file is twice as long."""
+        store = self._store
+        if store is None or self._size < self._rewrite_from or not _is_mostly_history(self._size, store):
+            return
+        try:
+            self._rewrite(store)
+        except OSError as error:
+            self._path.with_suffix(".new").unlink(missing_ok=True)
+            self._rewrite_from = 2 * self._size
+            logger.warning("the journal cannot be shortened", journal=str(self._path), error=str(error))
 
     def _cut(self) -> None:
         """Take away what was written in part: what comes next must begin where an entry ends."""
@@ -183,7 +203,17 @@ class FileJournal:
                     file.write(_entry("ADDED", table.name, record))
             file.flush()
             os.fsync(file.fileno())
-        fresh.replace(self._path)
+        fd = os.open(fresh, os.O_WRONLY | os.O_APPEND)
+        try:
+            fresh.replace(self._path)
+        except OSError:
+            os.close(fd)
+            raise
+        self._go_on(fd)
+
+
+def _is_mostly_history(size: int, store: Store) -> bool:
+    return size > _REWRITE_FROM_BYTES and size > _REWRITE_RATIO * store.live_bytes
 
 
 def _following(data: bytes, position: int) -> int:

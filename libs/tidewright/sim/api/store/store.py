@@ -6,6 +6,8 @@ kind's history, handed to the kind's listeners and, with a journal, written to i
 answered. A list as of an earlier version is the present one with the history undone, which is what
 makes the pages of a `continue` consistent; what the history no longer covers is Expired (410).
 
+The history is bounded in number, per kind, and in memory, over all kinds: whoever is further behind lists anew.
+
 Nothing here knows about HTTP, validation or defaults. Not safe for several threads.
 """
 
@@ -21,6 +23,11 @@ import msgspec
 from tidewright.sim.api import errors
 
 Change = Literal["ADDED", "MODIFIED", "DELETED"]
+
+HISTORY_BYTES = 64 * 1024 * 1024
+"""What the changes of all kinds that can still be watched may take; as much as the objects themselves, where that is more."""
+EVENT_BYTES = 400
+"""What a change takes beside the JSON of its object: the event, the record, its key and names."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -158,6 +165,13 @@ class Table:
         self.history = self.since(floor) if floor > self.floor else self.history
         self.floor = max(self.floor, floor)
 
+    def trim(self, rv: int) -> None:
+        """Drop the changes up to version `rv`; a kind that has none of them keeps how far back it reaches."""
+        count = bisect_right(self.history, rv, key=lambda event: event.rv)
+        if count:
+            self.floor = self.history[count - 1].rv
+            del self.history[:count]
+
     def apply(self, event: Event) -> None:
         record = event.record
         if event.change == "DELETED":
@@ -175,14 +189,28 @@ class Table:
 
 
 class Store:
-    """All tables, the counter and the index of owners."""
+    """All tables, the counter and the index of owners.
 
-    def __init__(self, *, history_limit: int = 20_000, journal: Journal | None = None) -> None:
+    Attributes:
+        live_bytes: JSON of all objects that there are.
+    """
+
+    def __init__(
+        self,
+        *,
+        history_limit: int = 20_000,
+        history_bytes: int = HISTORY_BYTES,
+        journal: Journal | None = None,
+    ) -> None:
+        """`history_limit`: changes per kind that are kept (up to twice as many); `history_bytes`: see `HISTORY_BYTES`."""
         self.rv = 1
+        self.live_bytes = 0
         self.tables: dict[str, Table] = {}
         self.journal = journal
         self.dependents: dict[str, set[tuple[str, str]]] = {}  # owner's uid to (table, key)
         self._history_limit = history_limit
+        self._history_bytes = history_bytes
+        self._kept_bytes = 0  # of the history; no less than it is
 
     def table(self, name: str) -> Table:
         """The table of a kind; made when it is first asked for."""
@@ -222,7 +250,9 @@ class Store:
 
     def drop_table(self, name: str) -> None:
         """Forget a kind that is no longer served."""
-        self.tables.pop(name, None)
+        table = self.tables.pop(name, None)
+        if table is not None:
+            self.live_bytes -= sum(len(record.raw) for record in table.objects.values())
 
     def restore(self, table: Table, record: Record) -> None:
         """Put back what a journal holds: no history, no listeners; keys are sorted by `restored`."""
@@ -241,7 +271,9 @@ class Store:
     def restored(self, rv: int) -> None:
         """End of `restore`: continue at version `rv`; what came before it can no longer be watched."""
         self.rv = max(self.rv, rv)
+        self.live_bytes = 0
         for table in self.tables.values():
+            self.live_bytes += sum(len(record.raw) for record in table.objects.values())
             table.keys = sorted(table.objects)
             table.floor = table.changed_rv = self.rv
 
@@ -258,8 +290,32 @@ class Store:
         if event.change != "DELETED" and event.record.owners:
             self._link(table, event.record)
         table.apply(event)
+        size = len(event.record.raw)
+        self.live_bytes += (size if event.change != "DELETED" else 0) - (
+            len(event.previous.raw) if event.previous is not None else 0
+        )
+        self._kept_bytes += size + EVENT_BYTES
+        if self._kept_bytes > max(self._history_bytes, self.live_bytes):
+            self._trim()
         for listener in table.listeners:
             listener(event)
+
+    def _trim(self) -> None:
+        """Drop the oldest changes, of whatever kind, until the history takes half of what it may."""
+        most, kept = max(self._history_bytes, self.live_bytes) // 2, 0
+        newest_first = merge(
+            *(reversed(table.history) for table in self.tables.values()),
+            key=lambda event: event.rv,
+            reverse=True,
+        )
+        for event in newest_first:
+            size = len(event.record.raw) + EVENT_BYTES
+            if kept + size > most:
+                for table in self.tables.values():
+                    table.trim(event.rv)
+                break
+            kept += size
+        self._kept_bytes = kept
 
     def _link(self, table: Table, record: Record) -> None:
         for uid in record.owners:
