@@ -11,6 +11,8 @@ drains      the request log's evictions and deletions of machines: budgets broke
 state       what the cluster is compared by at the end
 servers     three nats-servers, each of which can be killed, paused, cut off, wiped
 faults      each fault of the servers and the services by itself, measured on three servers: `python -m tests.chaos.faults`
+soak        hours of load under kills, and what every process takes: `python -m tests.chaos.soak`
+growth      memory and disk over time: written down, drawn, judged
 timeline    how long nothing came onto the log
 live        the whole of Tidewright under it, against an undisturbed run
 scripted    deciders, actuator and nats-server under it with scripted facts: the same decisions

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -55,15 +56,37 @@ EACH = 2
 SPEED, INTERVAL_S = 10.0, 10.0
 PERIOD_S = 20.0
 """Wall seconds from one peak of the load to the next."""
-HOURS_S = 4 * 3600.0
+LOAD_S = 3600.0
+"""Wall seconds of load: longer than any run."""
 START = 1_770_000_000.0
 DOWN_S, PAUSED_S, QUORUM_S = 15.0, 15.0, 30.0
+APART_S, APART_FOR_S = 30.0, 30.0
 AFTER_S = 15.0
 """Wall seconds after a fault's end in which its effects are still looked for."""
 READY_S = 90.0
 ANSWERED_S = 10.0
 """Wall seconds in which every effect is answered while nothing is wrong."""
 NEVER_S: Final = 1e6
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast the load goes, and for how long.
+
+    Attributes:
+        speed: log seconds per wall second.
+        interval_s: log seconds between two samples of a metric.
+        load_s: wall seconds that the load lasts.
+        max_age_s: how long the log keeps a message, wall seconds; 0: for ever.
+    """
+
+    speed: float = SPEED
+    interval_s: float = INTERVAL_S
+    load_s: float = LOAD_S
+    max_age_s: float = 0.0
+
+
+PACE = Pace()
 
 
 class Waves(Scenario):
@@ -330,10 +353,42 @@ async def services_rolled(trial: Trial) -> tuple[float, float]:
     """Each service's processes in turn: told to stop, back and ready before the next."""
     began = time.time()
     for child in trial.stack.children:
-        restarts = child.restarts
-        trial.stack.end(child, signal.SIGTERM)
-        await _back(trial, [(child, restarts)])
+        await _rolled(trial, child)
     return began, time.time()
+
+
+async def _rolled(trial: Trial, child: Child) -> None:
+    """Tell one to stop; return when it is back and ready."""
+    restarts = child.restarts
+    trial.stack.end(child, signal.SIGTERM)
+    await _back(trial, [(child, restarts)])
+
+
+async def clocks_apart(trial: Trial) -> tuple[float, float]:
+    """The clock of each service's second process goes 30 s ahead of all others', and is right again after 30 s."""
+    ahead = {"LD_PRELOAD": str(_fake_clock()), "FAKETIME": f"+{APART_S:g}s", "FAKETIME_DONT_FAKE_MONOTONIC": "1", "NO_FAKE_STAT": "1"}  # fmt: skip
+    seconds = [child for child in trial.stack.children if child.program.name.endswith(f" {EACH}")]
+    usual = {child: child.program for child in seconds}
+    began = time.time()
+    try:
+        for child in seconds:
+            child.program = replace(child.program, env={**child.program.env, **ahead})
+            await _rolled(trial, child)
+        await asyncio.sleep(APART_FOR_S)
+    finally:
+        for child, program in usual.items():
+            child.program = program
+    for child in seconds:
+        await _rolled(trial, child)
+    return began, time.time()
+
+
+def _fake_clock() -> Path:
+    """The library that gives a process another clock. Raises FileNotFoundError."""
+    for folder in (Path("/usr/lib"), Path("/usr/local/lib"), Path("/usr/lib64")):
+        for found in sorted(folder.glob("**/libfaketimeMT.so.1")):
+            return found
+    raise FileNotFoundError("libfaketimeMT.so.1: clocks that are apart need libfaketime")
 
 
 def one_killed(service: str) -> Fault:
@@ -402,6 +457,7 @@ FAULTS: dict[str, Fault] = {
     "store-wiped": store_wiped,
     "servers-rolled": servers_rolled,
     "services-rolled": services_rolled,
+    "clocks-apart": clocks_apart,
     "disk-slow": disk_slow,
     **{f"one-{service}-killed": one_killed(service) for service in SERVED},
     **{f"all-{service}-killed": all_killed(service) for service in SERVED},
@@ -476,9 +532,9 @@ async def _probe(stack: Twice, words: Words, probed: Probed) -> None:
 
 
 @asynccontextmanager
-async def trial_of(folder: Path, workloads: int, *, spaces: bool) -> AsyncIterator[Trial]:
+async def trial_of(folder: Path, workloads: int, *, spaces: bool, pace: Pace = PACE) -> AsyncIterator[Trial]:
     """Three servers, everything on them, and the loads."""
-    scenario = Waves(workloads, max(2, workloads // 5), SPEED, HOURS_S / 4, START, INTERVAL_S)
+    scenario = Waves(workloads, max(2, workloads // 5), pace.speed, pace.load_s, START, pace.interval_s)
     asked, begins = folder / "requests.jsonl", time.time() + live.LEAD_S
     async with (
         Servers(folder / "servers", spaces=spaces) as servers,
@@ -487,16 +543,17 @@ async def trial_of(folder: Path, workloads: int, *, spaces: bool) -> AsyncIterat
         log = await opened.enter_async_context(
             await Log.connect(servers.url, CLUSTER, name="chaos", timeout_s=30.0)
         )
-        await install_log(log, Plan(slots=SLOTS, replicas=COUNT, deciders=DECIDERS))
+        plan = Plan(slots=SLOTS, replicas=COUNT, max_age_s=pace.max_age_s, deciders=DECIDERS)
+        await install_log(log, plan)
         options = StackOptions(
             data=folder / "data", fresh=True, cluster=CLUSTER, services=SERVED * EACH, slots=SLOTS, nats=servers.url,
-            speed=SPEED, log_start=START, clock_wall=begins,
+            speed=pace.speed, log_start=START, clock_wall=begins,
             sim=(
                 "--nodes", str(nodes_for(workloads)), "--node-cpu", "64", "--no-node-leases", "--request-log", str(asked),
                 "--metrics", str(scenario.metrics(folder)),
             ),
             watcher=(
-                "--metrics-interval", repr(INTERVAL_S), "--cloud-interval", "30", "--config-map", "/".join(shards.CONFIG),
+                "--metrics-interval", repr(pace.interval_s), "--cloud-interval", "30", "--config-map", "/".join(shards.CONFIG),
             ),
             stop_within_s=5.0, node_groups=scenario.cloud(folder),
         )  # fmt: skip
@@ -514,23 +571,38 @@ async def trial_of(folder: Path, workloads: int, *, spaces: bool) -> AsyncIterat
                     probing.cancel()
 
 
-async def judged(trial: Trial) -> tuple[int, int, int]:
+@dataclass(frozen=True)
+class Looked:
+    """What is on the log at a moment, or was."""
+
+    ledger: Ledger
+    unanswered: frozenset[str]
+    facts: Sequence[object]
+
+
+async def _looked(log: Log) -> Looked:
+    facts, ledger = await _facts(log), await live.read(log)
+    return Looked(ledger, frozenset(ledger.unanswered), facts)
+
+
+async def judged(trial: Trial, look: Callable[[], Awaitable[Looked]] | None = None) -> tuple[int, int, int]:
     """Lost, doubled, and decisions that differ from their recomputation, over the whole log.
 
     All goes on meanwhile. So what was written until now is held against what is decided a moment later, and what is
     answered then against what is written later still; an effect is unanswered when it is so on both looks.
     """
-    until_now, facts_until_now = requests(trial.asked), await _facts(trial.log)
-    earlier = await live.read(trial.log)
+    look = look or partial(_looked, trial.log)
+    until_now = requests(trial.asked)
+    earlier = await look()
     await asyncio.sleep(ANSWERED_S)
-    ledger: Ledger = await live.read(trial.log)
-    later, facts = requests(trial.asked), await _facts(trial.log)
-    unanswered = set(earlier.unanswered) & set(ledger.unanswered)
+    now = await look()
+    ledger, later = now.ledger, requests(trial.asked)
+    unanswered = earlier.unanswered & now.unanswered
     report = (
         await verified(RunningLog(trial.log), tuple(s for s in SERVICES if s.role is Role.DECIDER))
     ).report
-    lost = [*unanswered, *effects(ledger, later, facts).lost]
-    doubled = [*ledger.twice, *ledger.answered_twice, *effects(ledger, until_now, facts_until_now).doubled]
+    lost = [*unanswered, *effects(ledger, later, now.facts).lost]
+    doubled = [*ledger.twice, *ledger.answered_twice, *effects(ledger, until_now, earlier.facts).doubled]
     print(
         f"  so far {len(ledger.decisions)} decisions, {len(lost)} lost, {len(doubled)} doubled; recomputed {report.decisions}, "
         f"{report.count} differ",
@@ -547,10 +619,12 @@ async def _facts(log: Log) -> list[object]:
         return [registry.decode(record.body) async for record in reader.until_current()]
 
 
-async def run(folder: Path, kinds: Sequence[str], rounds: int, workloads: int, *, spaces: bool) -> int:
+async def run(
+    folder: Path, kinds: Sequence[str], rounds: int, workloads: int, *, spaces: bool, pace: Pace = PACE
+) -> int:
     """All of them; the exit code."""
     bad = 0
-    async with trial_of(folder, workloads, spaces=spaces) as trial:
+    async with trial_of(folder, workloads, spaces=spaces, pace=pace) as trial:
         await asyncio.sleep(live.LEAD_S)
         for kind in kinds:
             print(f"{kind}: {(FAULTS[kind].__doc__ or '').strip()}", flush=True)
@@ -571,6 +645,9 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workloads", type=int, default=10)
+    parser.add_argument(
+        "--speed", type=float, default=SPEED, help="log seconds per wall second, %(default)g by default"
+    )
     parser.add_argument("--spaces", action="store_true", help="network namespaces, for cuts; as root")
     parser.add_argument("--keep", type=Path, help="keep what the run leaves in this folder")
     given = parser.parse_args()
@@ -579,7 +656,14 @@ def main() -> int:
     configure_logs("error", "console")
     with tempfile.TemporaryDirectory(prefix="tidewright-faults-") as made:
         return asyncio.run(
-            run(given.keep or Path(made), given.only, given.rounds, given.workloads, spaces=given.spaces)
+            run(
+                given.keep or Path(made),
+                given.only,
+                given.rounds,
+                given.workloads,
+                spaces=given.spaces,
+                pace=Pace(given.speed, min(INTERVAL_S, given.speed)),
+            )
         )
 
 
