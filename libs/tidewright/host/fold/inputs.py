@@ -24,6 +24,8 @@ Partition = Literal["slots", "cluster"]
 """`slots`: one state per slot. `cluster`: one state for everything, in slot `all`."""
 
 
+_TO_KIND = 5
+"""Tokens of a subject up to the kind: `tw`, cluster, class, slot, kind."""
 _SPOKEN = frozenset(kind for kind in registry.ALL if issubclass(kind, Decision | Outcome))
 """Types of events that say whose they are."""
 
@@ -192,9 +194,10 @@ class Inputs:
 
 
 class BySubject(dict[str, T]):
-    """What there is to know about each subject, worked out once: most subjects come again and again.
+    """What there is to know about each subject by its class, slot and kind, worked out once for all of these.
 
-    A look-up of what is known runs no code of ours, and there is one for every record of a log.
+    A look-up of a known subject runs no code of ours, and there is one for every record of a log. What is worked out
+    must depend on nothing behind the kind, which is the object.
     """
 
     AT_MOST = 100_000
@@ -202,10 +205,15 @@ class BySubject(dict[str, T]):
     def __init__(self, work_out: Callable[[str], T]) -> None:
         super().__init__()
         self._work_out = work_out
+        self._of_kind: dict[str, T] = {}
 
     def __missing__(self, subject: str) -> T:
-        value = self._work_out(subject)
+        tokens = subject.split(".", _TO_KIND)
+        kind = subject if len(tokens) <= _TO_KIND else subject[: -1 - len(tokens[-1])]
+        if kind not in self._of_kind:
+            self._of_kind[kind] = self._work_out(subject)
         if len(self) >= self.AT_MOST:
             self.clear()
-        self[subject] = value
+            self._of_kind = {kind: self._of_kind[kind]}
+        value = self[subject] = self._of_kind[kind]
         return value
