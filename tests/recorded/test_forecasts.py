@@ -10,8 +10,8 @@ from tidewright.asking.service_state import deciders
 from tidewright.asking.verify import verified
 from tidewright.cli import main
 from tidewright.events import registry
+from tidewright.events.autoscaler import RecordForecast
 from tidewright.events.decisions import ScaleWorkload
-from tidewright.events.forecasts import RecordForecast
 from tidewright.log.export import ExportFile
 
 

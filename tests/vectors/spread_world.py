@@ -36,8 +36,9 @@ from tidewright.kube.projection import nodes, pods, workloads
 from tidewright.kube.times import rfc3339, seconds
 from tidewright.spread.control.versions import versions_by
 from tidewright.spread.decide import DECIDER
+from tidewright.spread.fold.touched import Touched
 from tidewright.spread.match.pods import POD_TEMPLATE_HASH
-from tidewright.spread.state import TIMER, SpreadState, Touched, spread_key, unpack_uid
+from tidewright.spread.state import TIMER, SpreadState, spread_key, unpack_uid
 from tidewright.watcher.custom_workloads import place_of, readable
 
 NOW = 1_700_000_000.0

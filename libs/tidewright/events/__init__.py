@@ -10,7 +10,7 @@ decisions   what deciders conclude and several services share: effects, records,
 outcomes    what came of a decision: Applied, Rejected, Failed, Superseded
 timers      TimerFired
 times       RFC 3339 to the microsecond
-provisioning, spread, shards     what one service alone sees and decides
+autoscaler, provisioning, spread, shards     what one service alone sees and decides (`shards`: the shard manager)
 placement   what else decides where pods may run: storage, devices, namespaces
 acting      which mode holds for a service and an object, from all that was said of modes
 incumbents  another controller is at work on the same objects

@@ -15,11 +15,11 @@ from typing import Any, Union
 import msgspec
 
 from tidewright.events import (
+    autoscaler,
     config,
     decisions,
     endpoints,
     facts,
-    forecasts,
     incumbents,
     outcomes,
     placement,
@@ -32,7 +32,7 @@ from tidewright.events.base import Decision, Event, Fact
 
 MODULES: tuple[ModuleType, ...] = (
     facts, config, decisions, outcomes, timers, provisioning, placement, shards, spread, endpoints,
-    incumbents, forecasts,
+    incumbents, autoscaler,
 )  # fmt: skip
 """One line per module of event types."""
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tidewright.events import decisions, endpoints, facts, placement, provisioning
+from tidewright.events.autoscaler import RecordForecast
 from tidewright.events.base import Event
 from tidewright.events.config import KeysSet, ModesSet
-from tidewright.events.forecasts import RecordForecast
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.timers import TimerStepped
 

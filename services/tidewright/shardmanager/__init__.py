@@ -2,8 +2,7 @@
 
 decide         the decider: what is done about an event
 state          what it remembers in one slot; upcasts: states as earlier versions stored them
-touched        what an event touched: what passes from evolve to decide besides the state
-fold/          evolve: one module per kind of input
+fold/          evolve: one module per kind of input; what an event touched
 holding        sets and fleets that the modes in force hold back
 propeller/     compat mode: a fleet, its configuration, a pass over its pods, what its workers make of them
 shardset/      native mode: the spec, members and ledger as a fold, the rounds

@@ -23,6 +23,7 @@ from tidewright.events.base import Because, Decision, Event, JsonObject, ObjectR
 from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.shards import ReportShards, ServiceLoadObserved, SizeShards
+from tidewright.shardmanager.fold.touched import Touched
 from tidewright.shardmanager.propeller.fleet_config import NAME
 from tidewright.shardmanager.shardset.assignment.autosize import (
     Demand,
@@ -33,7 +34,6 @@ from tidewright.shardmanager.shardset.assignment.autosize import (
     recommend,
 )
 from tidewright.shardmanager.state import OurService, State
-from tidewright.shardmanager.touched import Touched
 
 CAPACITY = 10_000.0
 """Facts per second that one replica folds with ease; a quarter of what was measured on a small machine."""

@@ -36,7 +36,8 @@ from tidewright.spread.control.versions import versions_by
 from tidewright.spread.control.victims import leaving
 from tidewright.spread.fold.evolve import evolve
 from tidewright.spread.fold.owners import filtered, pods_of_target
-from tidewright.spread.state import Shrinks, SpreadState, State, Touched, unpack_uid
+from tidewright.spread.fold.touched import Shrinks, Touched
+from tidewright.spread.state import SpreadState, State, unpack_uid
 from tidewright.spread.upcasts import UPCASTS
 
 SERVICE = "spread"

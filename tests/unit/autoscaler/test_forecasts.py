@@ -19,10 +19,10 @@ from tidewright.autoscaler.tell.explaining import EXPLAINER
 from tidewright.autoscaler.tell.exposition import samples
 from tidewright.autoscaler.tell.sentences import sentences
 from tidewright.events import registry
+from tidewright.events.autoscaler import RecordForecast
 from tidewright.events.base import Decision
 from tidewright.events.decisions import RecordObjectEvent, ScaleWorkload
 from tidewright.events.facts import MetricSampled
-from tidewright.events.forecasts import RecordForecast
 from tidewright.host.fold.explainer import Reference
 from tidewright.kube.readiness import Pod
 

@@ -18,10 +18,10 @@ from tidewright.autoscaler.passes.forecasts import standing
 from tidewright.autoscaler.policy import Policy, of_config, of_text, problems
 from tidewright.autoscaler.state import State
 from tidewright.autoscaler.tell.explaining import EXPLAINER
+from tidewright.events.autoscaler import RecordForecast
 from tidewright.events.base import Decision, JsonObject
 from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import RecordObjectEvent, ScaleWorkload
-from tidewright.events.forecasts import RecordForecast
 from tidewright.host.fold.explainer import Reference
 from tidewright.host.fold.order import Fold
 

@@ -15,10 +15,10 @@ from tidewright.autoscaler.forecast.learnt import Model, as_data, learn
 from tidewright.autoscaler.forecast.load import digest
 from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.tell.exposition import Sample, samples
+from tidewright.events.autoscaler import RecordForecast
 from tidewright.events.base import Event, JsonObject
 from tidewright.events.decisions import RecordObjectEvent, ScaleWorkload, SetStatus
 from tidewright.events.facts import Owner
-from tidewright.events.forecasts import RecordForecast
 
 Scene = Callable[[JsonObject], list[Any]]
 CPU = {

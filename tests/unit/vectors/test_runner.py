@@ -14,8 +14,8 @@ from tests.vectors.reference import tags
 from tests.vectors.suite import Case, Result, Suite, Verdict
 from tidewright.events.config import ClockSet
 from tidewright.shardmanager.decide import DECIDER
+from tidewright.shardmanager.fold.touched import Touched
 from tidewright.shardmanager.state import State
-from tidewright.shardmanager.touched import Touched
 
 
 def doubles() -> Suite:

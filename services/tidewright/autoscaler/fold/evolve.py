@@ -17,6 +17,7 @@ from tidewright.autoscaler.fold import answers, decisions, forecasts, modes, obj
 from tidewright.autoscaler.fold.touched import NOTHING, Touched, looking
 from tidewright.autoscaler.state import TIMER, State, is_sampled
 from tidewright.events import registry
+from tidewright.events.autoscaler import RecordForecast
 from tidewright.events.base import Event, Fact
 from tidewright.events.config import ConfigSet, ModesSet
 from tidewright.events.decisions import (
@@ -39,7 +40,6 @@ from tidewright.events.facts import (
     WorkloadGone,
     WorkloadObserved,
 )
-from tidewright.events.forecasts import RecordForecast
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.outcomes import Applied, Failed, Rejected, Superseded
 from tidewright.events.timers import TimerFired

@@ -10,8 +10,8 @@ from tidewright.autoscaler.forecast import season
 from tidewright.autoscaler.forecast.load import MOST_METRICS, digest, is_per_replica, of_sample
 from tidewright.autoscaler.forecast.season import Season
 from tidewright.autoscaler.state import KIND, Autoscaler, Forecast, State
+from tidewright.events.autoscaler import RecordForecast
 from tidewright.events.facts import MetricSampled
-from tidewright.events.forecasts import RecordForecast
 
 
 def sampled(state: State, event: MetricSampled, scaler: Autoscaler) -> None:

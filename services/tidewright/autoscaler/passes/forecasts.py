@@ -15,8 +15,8 @@ from tidewright.autoscaler.forecast.season import LEARNING, NO_RHYTHM, OFTEN_WRO
 from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.state import Autoscaler, Forecast
 from tidewright.autoscaler.tell.messages import NORMAL, WARNING, Message
+from tidewright.events.autoscaler import RecordForecast
 from tidewright.events.base import ObjectRef
-from tidewright.events.forecasts import RecordForecast
 from tidewright.kube.selectors import SelectorError
 
 EVERY_S = 86400

@@ -7,8 +7,8 @@ from tidewright.events.base import ObjectRef, Outcome
 from tidewright.events.decisions import CreateObject, DeleteObject, HoldLease, PatchObject, ScaleWorkload
 from tidewright.events.outcomes import Applied, Rejected
 from tidewright.shardmanager.fold import fleets, sets
+from tidewright.shardmanager.fold.touched import Touched
 from tidewright.shardmanager.state import Asked, State
-from tidewright.shardmanager.touched import Touched
 
 _VERBS = {
     CreateObject: "create",

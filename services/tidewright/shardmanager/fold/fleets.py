@@ -19,12 +19,12 @@ from tidewright.events.outcomes import Applied
 from tidewright.events.provisioning import PodTemplateGone, PodTemplateObserved
 from tidewright.events.shards import BeginPass, RecordPass
 from tidewright.events.timers import TimerFired
+from tidewright.shardmanager.fold.touched import Look, Touched
 from tidewright.shardmanager.propeller.fleet import Fleet, KnownPod
 from tidewright.shardmanager.propeller.fleet_config import NAME, FleetConfig, parsed, read_fleets
 from tidewright.shardmanager.propeller.manager_lock import lock_for
 from tidewright.shardmanager.propeller.pods import CONFIG_HASH, TEMPLATE_VERSION
 from tidewright.shardmanager.state import LOCK_TIMER, SCAN_TIMER, Asked, State
-from tidewright.shardmanager.touched import Look, Touched
 
 
 def fold(state: State, event: Event, touched: Touched) -> None:  # a dispatcher by match

@@ -10,9 +10,9 @@ from tidewright.events.acting import MODE, Acting, Held
 from tidewright.events.config import ModesSet
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.shards import ShardSetObserved
+from tidewright.shardmanager.fold.touched import Look, Touched
 from tidewright.shardmanager.shardset.state import ShardSetState
 from tidewright.shardmanager.state import SERVICE, State
-from tidewright.shardmanager.touched import Look, Touched
 
 
 def of_set(known: Acting, shard_set: ShardSetState) -> Held:

@@ -9,6 +9,7 @@ from tidewright.events.facts import PodGone, PodObserved
 from tidewright.events.outcomes import Applied
 from tidewright.events.shards import ChangeRollout
 from tidewright.sharding.keyspace import parse_runs
+from tidewright.shardmanager.fold.touched import Touched
 from tidewright.shardmanager.propeller.fleet import KnownPod, Template
 from tidewright.shardmanager.shardset import signals
 from tidewright.shardmanager.shardset.members import MemberSeen
@@ -16,7 +17,6 @@ from tidewright.shardmanager.shardset.pods.marks import digest_of, id_of, index_
 from tidewright.shardmanager.shardset.spec import SET_LABEL
 from tidewright.shardmanager.shardset.state import ShardSetState
 from tidewright.shardmanager.state import Asked, State
-from tidewright.shardmanager.touched import Touched
 
 
 def fold(state: State, event: PodObserved | PodGone, touched: Touched) -> None:

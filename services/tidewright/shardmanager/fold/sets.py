@@ -20,6 +20,7 @@ from tidewright.events.shards import (
 from tidewright.events.timers import TimerFired
 from tidewright.kube.conditions import by_type
 from tidewright.shardmanager.fold import set_pods
+from tidewright.shardmanager.fold.touched import Touched
 from tidewright.shardmanager.labels import labeller
 from tidewright.shardmanager.shardset.pods import gates, stateful_set
 from tidewright.shardmanager.shardset.pods.marks import index_of
@@ -34,7 +35,6 @@ from tidewright.shardmanager.shardset.state import (
 )
 from tidewright.shardmanager.shardset.status import digest
 from tidewright.shardmanager.state import SET_TIMER, Asked, State
-from tidewright.shardmanager.touched import Touched
 
 
 def fold(state: State, event: Event, touched: Touched) -> None:  # noqa: C901  # a dispatcher by match

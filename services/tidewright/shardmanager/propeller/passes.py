@@ -15,6 +15,7 @@ import msgspec
 from tidewright.events.base import Because, Decision, ObjectRef, Scalar
 from tidewright.events.decisions import CreateObject, DeleteObject, PatchObject, SetTimer
 from tidewright.events.shards import BeginPass, RecordPass
+from tidewright.shardmanager.fold.touched import Look, PodChange, Touched
 from tidewright.shardmanager.propeller import resize
 from tidewright.shardmanager.propeller.config_hash import accepted_hashes
 from tidewright.shardmanager.propeller.fleet import Fleet, KnownPod, Pass, Recorded, Verdict, recorded
@@ -37,7 +38,6 @@ from tidewright.shardmanager.propeller.scan import (
     template_missing,
 )
 from tidewright.shardmanager.state import LOCK_TIMER, SCAN_TIMER, SERVICE, State
-from tidewright.shardmanager.touched import Look, PodChange, Touched
 
 RIVAL_QUIET_INTERVALS = 6
 """Scan intervals without a new pod of another manager after which that one is taken for stopped."""

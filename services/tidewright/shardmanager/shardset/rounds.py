@@ -19,6 +19,7 @@ from tidewright.events.shards import (
 from tidewright.sharding.document import Document, MemberState, SlotState, apply
 from tidewright.sharding.keyspace import runs
 from tidewright.sharding.lease import LeaseState
+from tidewright.shardmanager.fold.touched import Touched
 from tidewright.shardmanager.labels import labeller
 from tidewright.shardmanager.shardset import signals
 from tidewright.shardmanager.shardset.assignment.autosize import (
@@ -47,7 +48,6 @@ from tidewright.shardmanager.shardset.state import (
 )
 from tidewright.shardmanager.shardset.status import conditions_of, digest, status_of
 from tidewright.shardmanager.state import SET_TIMER, State
-from tidewright.shardmanager.touched import Touched
 
 FOLLOW_S = 0.1
 """From a round whose decisions ask for another one to that."""

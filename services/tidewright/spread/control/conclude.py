@@ -24,13 +24,14 @@ from tidewright.spread.control.rescheduling import CLOSED_FOR_S, bring_back, clo
 from tidewright.spread.control.wanted_status import status
 from tidewright.spread.fold.ledger import NOT_ADOPTED
 from tidewright.spread.fold.spreads import refused_kinds
+from tidewright.spread.fold.touched import Uncounted
 from tidewright.spread.ledger.ledger import (
     EVICTED_WITHIN_S,
     REQUEST_LIFETIME_S,
     UNSAID_EVICTED_WITHIN_S,
     UNSAID_REQUEST_LIFETIME_S,
 )
-from tidewright.spread.state import CALLED, HELD, TIMER, Row, Uncounted, spread_key
+from tidewright.spread.state import CALLED, HELD, TIMER, Row, spread_key
 
 RETRY_S = 30.0
 CHANGES_AT_ONCE = 2000

@@ -55,6 +55,7 @@ from tidewright.kube.customworkloads import (
 )
 from tidewright.kube.podapi.nodeterms import Node
 from tidewright.spread.configuration import NAME
+from tidewright.spread.fold import modes
 from tidewright.spread.fold.ledger import (
     announced,
     answered,
@@ -70,9 +71,9 @@ from tidewright.spread.fold.ledger import (
 )
 from tidewright.spread.fold.pods import pod_gone, pod_observed
 from tidewright.spread.fold.spreads import kind_refused, spread_gone, spread_observed, target_replicas
+from tidewright.spread.fold.touched import NOTHING, Touched
 from tidewright.spread.fold.workloads import workload_gone, workload_observed
-from tidewright.spread.holding import acting_set
-from tidewright.spread.state import NOTHING, TIMER, Settings, State, Touched
+from tidewright.spread.state import TIMER, Settings, State
 
 _UNSCHEDULABLE_TAINT = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 
@@ -177,8 +178,8 @@ _FOLDS: dict[type[Event], Callable[[State, Any, Touched], None]] = {
     ShapeObserved: _shape,
     ShapeGone: _shape_gone,
     ConfigSet: _config,
-    ModesSet: acting_set,
-    IncumbentObserved: acting_set,
+    ModesSet: modes.acting_set,
+    IncumbentObserved: modes.acting_set,
     TimerFired: _timer,
     PodPlaced: entry_appended,
     PodLeaving: entry_appended,

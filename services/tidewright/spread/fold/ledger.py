@@ -28,6 +28,7 @@ from tidewright.events.spread import (
 from tidewright.kube.customworkloads import BadApiVersion, GroupKind, group_version
 from tidewright.kube.workloadspreads.placements import placement_of
 from tidewright.kube.workloadspreads.spec import DELETION_COST_ANNOTATION, KIND, MATCHED_ANNOTATION
+from tidewright.spread.fold.touched import Shrinks, Touched, Unadopted, Uncounted, Undone
 from tidewright.spread.ledger import ledger
 from tidewright.spread.state import (
     ADOPTING,
@@ -37,13 +38,8 @@ from tidewright.spread.state import (
     TIMER,
     Condition,
     Row,
-    Shrinks,
     SpreadState,
     State,
-    Touched,
-    Unadopted,
-    Uncounted,
-    Undone,
     spread_key,
     target_key,
     unpack_uid,

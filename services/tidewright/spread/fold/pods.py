@@ -6,7 +6,8 @@ from tidewright.events.facts import PodGone, PodObserved
 from tidewright.kube.workloadspreads.placements import Placement, placement_of
 from tidewright.kube.workloadspreads.spec import MATCHED_ANNOTATION
 from tidewright.spread.fold.owners import enter, imply, key_of, spread_of, take, unimply
-from tidewright.spread.state import ADOPTING, CALLED, HELD, Row, SpreadState, State, Touched, row_of
+from tidewright.spread.fold.touched import Touched
+from tidewright.spread.state import ADOPTING, CALLED, HELD, Row, SpreadState, State, row_of
 
 
 def pod_observed(state: State, fact: PodObserved, touched: Touched) -> None:

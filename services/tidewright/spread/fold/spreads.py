@@ -12,9 +12,11 @@ from tidewright.events.spread import (
 from tidewright.kube.customworkloads import BadApiVersion, GroupKind, group_version
 from tidewright.kube.workloadspreads.spec import BadSpread, Spread, parse_spec
 from tidewright.spread import holding
+from tidewright.spread.fold import modes
 from tidewright.spread.fold.owners import named, scatter
 from tidewright.spread.fold.targets import retarget
-from tidewright.spread.state import SpreadState, State, Touched, spread_key
+from tidewright.spread.fold.touched import Touched
+from tidewright.spread.state import SpreadState, State, spread_key
 
 FAIL_OPEN_ANNOTATION = "tidewright.dev/spread-fail-open"
 
@@ -41,7 +43,7 @@ def spread_observed(state: State, fact: WorkloadSpreadObserved, touched: Touched
     before = holding.held(state, spread)
     spread.mode = fact.annotations.get(MODE, "")
     if known is not None:
-        holding.changed(state, spread, before, touched)
+        modes.changed(state, spread, before, touched)
     spread.fail_open = _fails_open(fact)
     spread.fail_open_since = (spread.fail_open_since or state.now) if spread.fail_open else 0.0
     try:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from tidewright.kube.workloadspreads.sharing import apart, identity, taken
 from tidewright.spread.fold.owners import collect, key_of, latest_revision, named, scatter, selecting
-from tidewright.spread.state import SpreadState, State, Touched
+from tidewright.spread.fold.touched import Touched
+from tidewright.spread.state import SpreadState, State
 
 
 def retarget(state: State, spread: SpreadState, before: str, touched: Touched) -> None:

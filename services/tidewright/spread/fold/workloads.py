@@ -7,8 +7,9 @@ from typing import Any
 from tidewright.events.facts import WorkloadGone, WorkloadObserved
 from tidewright.kube.customworkloads import BUILT_IN, BadApiVersion, GroupKind, group_version
 from tidewright.spread.fold.owners import by_owner, collect, key_of, latest_revision, scatter, selecting
+from tidewright.spread.fold.touched import Shrinks, Touched
 from tidewright.spread.match.pods import POD_TEMPLATE_HASH
-from tidewright.spread.state import Shrinks, SpreadState, State, Touched, Workload, target_key
+from tidewright.spread.state import SpreadState, State, Workload, target_key
 
 
 def workload_observed(state: State, fact: WorkloadObserved, touched: Touched) -> None:
