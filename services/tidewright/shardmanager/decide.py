@@ -22,11 +22,11 @@ from tidewright.host.fold.configuration import ConfigPart
 from tidewright.host.fold.decider import Decider
 from tidewright.host.fold.series import Exposition
 from tidewright.shardmanager import holding, own_services
-from tidewright.shardmanager.configuration import problems
 from tidewright.shardmanager.fold.evolve import evolve
 from tidewright.shardmanager.fold.touched import Touched
 from tidewright.shardmanager.propeller import passes
 from tidewright.shardmanager.propeller.fleet_config import NAME
+from tidewright.shardmanager.settings import problems
 from tidewright.shardmanager.shardset import rounds
 from tidewright.shardmanager.state import SERVICE, State
 from tidewright.shardmanager.tell import exposition

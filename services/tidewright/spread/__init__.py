@@ -4,6 +4,7 @@ decide       the decider: its state, how it evolves, what it decides
 state        what it remembers
 upcasts      states as earlier versions stored them
 holding      spreads that the modes in force hold back
+settings     the service's part of the configuration: what in it is not used
 fold/        evolve: one module per kind of input
 ledger/      rules, placements and what came of them
 control/     what follows for one spread: places, costs, adoption, rescheduling, status

@@ -30,13 +30,13 @@ from tidewright.kube.workloadspreads.spec import (
     MATCHED_ANNOTATION,
 )
 from tidewright.spread import holding
-from tidewright.spread.configuration import NAME, problems
 from tidewright.spread.control.conclude import Conclusion
 from tidewright.spread.control.versions import versions_by
 from tidewright.spread.control.victims import leaving
 from tidewright.spread.fold.evolve import evolve
 from tidewright.spread.fold.owners import filtered, pods_of_target
 from tidewright.spread.fold.touched import Shrinks, Touched
+from tidewright.spread.settings import NAME, problems
 from tidewright.spread.state import SpreadState, State, unpack_uid
 from tidewright.spread.upcasts import UPCASTS
 

@@ -54,7 +54,6 @@ from tidewright.kube.customworkloads import (
     whitelist_of,
 )
 from tidewright.kube.podapi.nodeterms import Node
-from tidewright.spread.configuration import NAME
 from tidewright.spread.fold import modes
 from tidewright.spread.fold.ledger import (
     announced,
@@ -73,6 +72,7 @@ from tidewright.spread.fold.pods import pod_gone, pod_observed
 from tidewright.spread.fold.spreads import kind_refused, spread_gone, spread_observed, target_replicas
 from tidewright.spread.fold.touched import NOTHING, Touched
 from tidewright.spread.fold.workloads import workload_gone, workload_observed
+from tidewright.spread.settings import NAME
 from tidewright.spread.state import TIMER, Settings, State
 
 _UNSCHEDULABLE_TAINT = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
