@@ -12,15 +12,10 @@ from typing import Any
 
 from tidewright.autoscaler.decide import DECIDER
 from tidewright.events import registry
+from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
 from tidewright.events.base import Event
 from tidewright.events.decisions import Effect, ScaleWorkload
-from tidewright.events.facts import (
-    MetricSampled,
-    Owner,
-    PodObserved,
-    WatermarkPodAutoscalerObserved,
-    WorkloadObserved,
-)
+from tidewright.events.facts import MetricSampled, Owner, PodObserved, WorkloadObserved
 from tidewright.events.outcomes import Applied
 from tidewright.host.fold.order import Fold
 from tidewright.host.fold.plan import checkpoint_of

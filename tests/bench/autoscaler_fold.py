@@ -26,14 +26,8 @@ from tidewright.asking.services import DECIDERS
 from tidewright.autoscaler.decide import DECIDER
 from tidewright.autoscaler.state import State
 from tidewright.events import registry
-from tidewright.events.facts import (
-    MetricSampled,
-    ObjectFact,
-    Owner,
-    PodObserved,
-    WatermarkPodAutoscalerObserved,
-    WorkloadObserved,
-)
+from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
+from tidewright.events.facts import MetricSampled, ObjectFact, Owner, PodObserved, WorkloadObserved
 from tidewright.host.loop.host import Host
 from tidewright.host.process.health import Health
 from tidewright.host.process.process import configure_logs

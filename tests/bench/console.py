@@ -25,7 +25,7 @@ from tests.nats_server import EmbeddedServer
 from tests.ports import free_port
 from tidewright.asking.answers import stamp
 from tidewright.events import registry
-from tidewright.events.facts import WatermarkPodAutoscalerObserved
+from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
 from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import MAX_BATCH
 from tidewright.log.subjects import slot_of

@@ -21,8 +21,8 @@ from tests.alone import Alone
 from tests.bench.figures import Bench, Figure, Size, figure
 from tests.nats_server import EmbeddedServer
 from tidewright.events import registry
+from tidewright.events.autoscaler import HoldReplicas
 from tidewright.events.base import Because, Decision, Event, ObjectRef
-from tidewright.events.decisions import HoldReplicas
 from tidewright.events.facts import PodObserved
 from tidewright.host.fold.decider import Decider
 from tidewright.host.loop.host import Host

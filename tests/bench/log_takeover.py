@@ -27,8 +27,8 @@ from tests.bench.figures import Bench, Figure, Size, figure
 from tests.nats_server import EmbeddedServer
 from tidewright.cli.process import tether
 from tidewright.events import registry
+from tidewright.events.autoscaler import HoldReplicas
 from tidewright.events.base import Decision, Event, ObjectRef
-from tidewright.events.decisions import HoldReplicas
 from tidewright.events.facts import PodObserved
 from tidewright.host.fold.decider import Decider
 from tidewright.host.fold.inputs import Partition

@@ -22,17 +22,11 @@ from tidewright.autoscaler.forecast.asked import ANNOTATION, asked
 from tidewright.autoscaler.forecast.learnt import Model, as_data, learn
 from tidewright.autoscaler.forecast.load import digest
 from tidewright.events import registry
+from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
 from tidewright.events.base import Event
 from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import ScaleWorkload
-from tidewright.events.facts import (
-    MetricSampled,
-    Owner,
-    PodGone,
-    PodObserved,
-    WatermarkPodAutoscalerObserved,
-    WorkloadObserved,
-)
+from tidewright.events.facts import MetricSampled, Owner, PodGone, PodObserved, WorkloadObserved
 from tidewright.events.outcomes import Applied
 from tidewright.host.loop.host import Host
 from tidewright.host.process.health import Health

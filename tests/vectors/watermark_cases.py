@@ -13,7 +13,8 @@ from tidewright.autoscaler.api.conditions import Condition, true_since
 from tidewright.autoscaler.passes import conditions as c
 from tidewright.autoscaler.passes.combine import Calculation
 from tidewright.autoscaler.passes.evaluate import Scene
-from tidewright.events.facts import MetricSampled, RecommendationReceived
+from tidewright.events.autoscaler import RecommendationReceived
+from tidewright.events.facts import MetricSampled
 from tidewright.kube import recommendation as protocol
 from tidewright.kube.quantities import parse
 from tidewright.kube.readiness import Pod, effective_owner, skips_owner_check

@@ -24,16 +24,11 @@ from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.state import State
 from tidewright.autoscaler.tell import exposition
 from tidewright.events import registry
+from tidewright.events.autoscaler import DatadogMonitorObserved, WatermarkPodAutoscalerObserved
 from tidewright.events.base import Decision, Event
 from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import PatchObject, RecordObjectEvent, ScaleWorkload
-from tidewright.events.facts import (
-    DatadogMonitorObserved,
-    Owner,
-    PodObserved,
-    WatermarkPodAutoscalerObserved,
-    WorkloadObserved,
-)
+from tidewright.events.facts import Owner, PodObserved, WorkloadObserved
 from tidewright.events.outcomes import Applied, Failed
 from tidewright.host.fold.order import Fold
 from tidewright.kube.conditions import find

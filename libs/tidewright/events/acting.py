@@ -17,14 +17,7 @@ import msgspec
 
 from tidewright.events.base import Because, Decision, Event, Scalar, target_of
 from tidewright.events.config import Mode, ModesSet
-from tidewright.events.decisions import (
-    CancelTimer,
-    Effect,
-    HoldReplicas,
-    RecordObjectEvent,
-    SetStatus,
-    SetTimer,
-)
+from tidewright.events.decisions import CancelTimer, Effect, RecordObjectEvent, SetStatus, SetTimer
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.provisioning import ReportClusterStatus
 
@@ -46,7 +39,7 @@ _PASSING = frozenset({"id", "prev", "because", "type", "plan", "attempt", "retry
 _COUNTED = frozenset({"at", "revision"})
 """Likewise, and of what lies within them."""
 _REPORTS = (SetStatus, RecordObjectEvent, ReportClusterStatus)
-_ALWAYS = (SetTimer, CancelTimer, HoldReplicas)
+_ALWAYS = (SetTimer, CancelTimer)
 NOT_DONE = frozenset(("DryRun", "Shadow"))
 """Reasons of outcomes that say that the outside was left as it was."""
 
@@ -199,7 +192,7 @@ def recorded(decision: Decision, held: Held, always: tuple[type[Decision], ...] 
     """A decision as it is recorded while `held` holds for its object; None for one that is not.
 
     `always` are types that nothing comes of outside the service's own state, and that it needs there: they
-    are as they are, like timers and what is not to be done. A status, or an object event, is no decision
+    are as they are, like timers. A status, or an object event, is no decision
     of its own: it tells of others, which are on the log.
     """
     if held.acts or isinstance(decision, (*_ALWAYS, *always)):

@@ -152,20 +152,6 @@ class RecordObjectEvent(Effect, frozen=True, kw_only=True, tag="decision.record-
     component: str
 
 
-class HoldReplicas(Decision, frozen=True, kw_only=True, tag="decision.hold-replicas.v1"):
-    """Nothing is to be done about a target, for a reason that was not the last one recorded.
-
-    Attributes:
-        concluded: the status of the target as it would be, where none is written because the service is held
-            back; then it is recorded for the same reason once more when what a delay counts from has changed.
-    """
-
-    target: ObjectRef
-    replicas: int
-    reason: str
-    concluded: Concluded | None = None
-
-
 class SetTimer(Decision, frozen=True, kw_only=True, tag="decision.set-timer.v1"):
     """Ask to be woken at `due` (log time, seconds). Replaces the slot's timer of the same key."""
 

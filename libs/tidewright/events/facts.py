@@ -252,18 +252,6 @@ class ResourceFact(ObjectFact, frozen=True, kw_only=True):
     status: JsonObject = {}
 
 
-class WatermarkPodAutoscalerObserved(
-    ResourceFact, frozen=True, kw_only=True, tag="fact.watermark-pod-autoscaler-observed.v1"
-):
-    """A WatermarkPodAutoscaler (`datadoghq.com/v1alpha1`)."""
-
-
-class WatermarkPodAutoscalerGone(
-    ObjectFact, frozen=True, kw_only=True, tag="fact.watermark-pod-autoscaler-gone.v1"
-):
-    """A WatermarkPodAutoscaler is no longer there."""
-
-
 class MetricSampled(ObjectFact, frozen=True, kw_only=True, tag="fact.metric-sampled.v1"):
     """One answer of a metrics API to one query.
 
@@ -286,45 +274,6 @@ class MetricSampled(ObjectFact, frozen=True, kw_only=True, tag="fact.metric-samp
     sampled_at: float | None = None
     error: str = ""
     error_class: str = ""
-
-
-class RecommendationReceived(ObjectFact, frozen=True, kw_only=True, tag="fact.recommendation-received.v1"):
-    """What the recommender of one WatermarkPodAutoscaler answered; named like that object.
-
-    Attributes:
-        target_replicas: what it wants.
-        lower_bound_replicas: fewer are too few; None when it did not say.
-        upper_bound_replicas: more are too many; None when it did not say.
-        observed_value: the first observed target's value, in units.
-        details: its reason, for people.
-        error: it could not be asked, or answered no recommendation; this is why.
-        error_class: as of `MetricSampled`.
-    """
-
-    target_replicas: int = 0
-    lower_bound_replicas: int | None = None
-    upper_bound_replicas: int | None = None
-    observed_value: float = 0.0
-    details: str = ""
-    error: str = ""
-    error_class: str = ""
-
-
-class DatadogMonitorObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.datadog-monitor-observed.v1"):
-    """A DatadogMonitor (`datadoghq.com/v1alpha1`), the gate of a WatermarkPodAutoscaler of its name.
-
-    Attributes:
-        state: `status.monitorState`; None when it is absent or no text.
-    """
-
-    state: str | None = None
-
-
-class DatadogMonitorGone(ObjectFact, frozen=True, kw_only=True, tag="fact.datadog-monitor-gone.v1"):
-    """A DatadogMonitor is no longer there."""
-
-    reason: str = ""
-    """Why it cannot be read, when it was asked for and not merely deleted."""
 
 
 class ClockJumped(Fact, frozen=True, kw_only=True, tag="fact.clock-jumped.v1"):

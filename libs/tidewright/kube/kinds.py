@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from tidewright.events import facts, placement, provisioning, shards, spread
+from tidewright.events import autoscaler, facts, placement, provisioning, shards, spread
 from tidewright.events.facts import ObjectFact, ResourceFact, WorkloadGone
 from tidewright.kube.projection import capacity, nodes, pods, resources, workloads
 from tidewright.kube.projection.placement import placement as placement_of
@@ -159,11 +159,11 @@ KINDS: tuple[WatchedKind, ...] = (
     _placing("resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule"),  # from Kubernetes 1.36 on
     WatchedKind(
         group="datadoghq.com", version="v1alpha1", plural="datadogmonitors", kind="DatadogMonitor",
-        project=resources.datadog_monitor, gone=facts.DatadogMonitorGone,
+        project=resources.datadog_monitor, gone=autoscaler.DatadogMonitorGone,
     ),
     _custom(
         "datadoghq.com", "v1alpha1", "watermarkpodautoscalers", kind="WatermarkPodAutoscaler",
-        observed=facts.WatermarkPodAutoscalerObserved, gone=facts.WatermarkPodAutoscalerGone,
+        observed=autoscaler.WatermarkPodAutoscalerObserved, gone=autoscaler.WatermarkPodAutoscalerGone,
     ),
     _custom(
         "apps.kruise.io", "v1alpha1", "workloadspreads", kind="WorkloadSpread",

@@ -11,8 +11,8 @@ from tidewright.asking.lookups import Found, decided_about, decisions, decoded
 from tidewright.asking.point_in_time import Moment, is_past, last_before
 from tidewright.asking.source import Source, slot_in
 from tidewright.autoscaler.tell.comparing import WITHIN_S, Comparing, Comparison, CountChange, PairVerdict
+from tidewright.events.autoscaler import HoldReplicas
 from tidewright.events.base import Event
-from tidewright.events.decisions import HoldReplicas
 from tidewright.host.fold.explainer import Reference
 from tidewright.log.reader import Record
 from tidewright.log.subjects import escape

@@ -69,8 +69,6 @@ def _line(event: Event | registry.Unknown) -> str:  # noqa: C901  # a dispatcher
             return f"set replicas {event.from_replicas} -> {event.replicas}" + (
                 " (dry run)" if event.dry_run else ""
             )
-        case decisions.HoldReplicas():
-            return f"leave at {event.replicas}: {event.reason}"
         case decisions.RecordObjectEvent():
             return f"say {event.event_type} {event.reason}: {event.message}"
         case decisions.SetTimer():
@@ -107,6 +105,10 @@ def _fields(event: Event) -> str:
 
 def _of_a_service(event: Event) -> str:
     """What a service has words of its own for, or nobody in particular; imported here, for most answers do without."""
+    from tidewright.autoscaler.tell.lines import line as of_replicas
+
+    if words := of_replicas(event):  # the most of them are its
+        return words
     from tidewright.asking.wording import wording
     from tidewright.provisioning.tell.lines import line as of_capacity
     from tidewright.shardmanager.tell.lines import line as of_shards

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tidewright.events import decisions, endpoints, facts, placement, provisioning
-from tidewright.events.autoscaler import RecordForecast
 from tidewright.events.base import Event
 from tidewright.events.config import KeysSet, ModesSet
 from tidewright.events.incumbents import IncumbentObserved
@@ -44,17 +43,6 @@ def _fact(event: Event) -> str:
             return _limit(event)
         case placement.PlacementObjectObserved():
             return f"{event.kind} with {_named(sorted(event.fields))}" if event.fields else event.kind
-        case facts.RecommendationReceived() if event.error:
-            return f"no recommendation ({event.error_class}): {event.error}"
-        case facts.RecommendationReceived():
-            low, high = event.lower_bound_replicas, event.upper_bound_replicas
-            bounds = [f"at least {low}"] * (low is not None) + [f"at most {high}"] * (high is not None)
-            within = f" ({', '.join(bounds)})" if bounds else ""
-            return f"{event.target_replicas} replicas recommended{within} at {event.observed_value:g}" + (
-                f": {event.details}" if event.details else ""
-            )
-        case facts.DatadogMonitorObserved():
-            return f"the monitor says {event.state}" if event.state else "the monitor says nothing yet"
         case TimerStepped():
             return f"on the way to waking {event.key}"
         case ModesSet():
@@ -98,11 +86,6 @@ def _incumbent(event: IncumbentObserved) -> str:
 def _effect(event: Event) -> str:
     dry = " (dry run)" if isinstance(event, decisions.Effect) and event.dry_run else ""
     match event:
-        case RecordForecast(lead_s=0):
-            return "forecast its load no more"
-        case RecordForecast():
-            known = f", known of {len(event.seasons)} metrics" if event.seasons else ""
-            return f"forecast its load {event.lead_s:g} s ahead, enough in {event.confidence:.0%} of cases{known}"
         case decisions.CreateObject():
             return f"create it{dry}"
         case decisions.PatchObject():

@@ -21,17 +21,11 @@ from tidewright.autoscaler.decide import DECIDER
 from tidewright.autoscaler.forecast.asked import ANNOTATION
 from tidewright.autoscaler.passes.forecasts import standing
 from tidewright.autoscaler.state import TIMER, State
+from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
 from tidewright.events.base import Because, Event, Scalar
 from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import CancelTimer, ScaleWorkload, SetTimer
-from tidewright.events.facts import (
-    MetricSampled,
-    Owner,
-    PodGone,
-    PodObserved,
-    WatermarkPodAutoscalerObserved,
-    WorkloadObserved,
-)
+from tidewright.events.facts import MetricSampled, Owner, PodGone, PodObserved, WorkloadObserved
 from tidewright.events.outcomes import Applied
 from tidewright.events.timers import TimerFired
 

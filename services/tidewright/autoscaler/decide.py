@@ -27,18 +27,17 @@ from tidewright.autoscaler.tell.reasons import because
 from tidewright.autoscaler.upcasts import UPCASTS
 from tidewright.events import acting
 from tidewright.events.acting import Held
+from tidewright.events.autoscaler import HoldReplicas, WatermarkPodAutoscalerObserved
 from tidewright.events.base import Because, Decision, Event, JsonObject, ObjectRef
 from tidewright.events.decisions import (
     CancelTimer,
     Concluded,
-    HoldReplicas,
     PatchObject,
     RecordObjectEvent,
     ScaleWorkload,
     SetStatus,
     SetTimer,
 )
-from tidewright.events.facts import WatermarkPodAutoscalerObserved
 from tidewright.host.fold.configuration import ConfigPart
 from tidewright.host.fold.decider import Decider
 from tidewright.host.fold.series import Exposition
@@ -70,16 +69,16 @@ def decide(state: State, event: Event, touched: Touched) -> Sequence[Decision]:
         return ()
     if type(event) is WatermarkPodAutoscalerObserved and event.refresh:
         again = touched.said_again
-        return (
-            ()
-            if again is None
-            else tuple(_of_forecast(state, touched.namespace, again, event.at, again=True))
-        )
+        if again is None:
+            return ()
+        forecast = _of_forecast(state, touched.namespace, again, event.at, again=True)
+        return holding.recorded(state, touched.namespace, again, forecast)
     decisions: list[Decision] = []
     if touched.gone is not None:
         decisions.append(CancelTimer(at=event.at, key=_key(touched.namespace, touched.gone)))
     if touched.altered is not None:
-        decisions += _of_alteration(state, touched.namespace, touched.altered, event)
+        of_alteration = _of_alteration(state, touched.namespace, touched.altered, event)
+        decisions += holding.recorded(state, touched.namespace, touched.altered, of_alteration)
     looks = touched.looks
     if touched.owners and state.in_force.walk_owner_chain:
         looks = (*touched.owners, *looks)
@@ -88,7 +87,8 @@ def decide(state: State, event: Event, touched: Touched) -> Sequence[Decision]:
         if plan is not None:
             decisions += _recorded(state, plan, event.at)
         if scaler.asks is not None or scaler.forecast is not None or state.in_force.forecast:
-            decisions += _of_forecast(state, namespace_name, scaler, event.at)
+            of_forecast = _of_forecast(state, namespace_name, scaler, event.at)
+            decisions += holding.recorded(state, namespace_name, scaler, of_forecast)
     if touched.ended is not None:
         decisions += _recorded(state, passes.ended(state, touched.ended), event.at)
     return decisions
@@ -102,8 +102,6 @@ def _of_forecast(
         return
     target = reference(namespace, scaler.name, scaler.uid)
     yield from forecasts.recorded(scaler, target, state.in_force, at, again=again)
-    if not holding.held(state, namespace, scaler).reports:
-        return
     for message in forecasts.messages(scaler, state.in_force):
         if scaler.said.get(message.reason) != message.text:
             yield _event(target, message, at)
@@ -131,10 +129,7 @@ def _of_alteration(state: State, namespace: str, scaler: Autoscaler, event: Even
             why = (Because(rule="DefaultsWritten", values=dict(missing)),)
     if patch:
         target = reference(namespace, scaler.name, scaler.uid)
-        patched = PatchObject(at=event.at, target=target, patch=patch, because=why)
-        recorded = acting.recorded(patched, holding.held(state, namespace, scaler))
-        if recorded is not None:
-            yield recorded
+        yield PatchObject(at=event.at, target=target, patch=patch, because=why)
     if scaler.deleting and scaler.timer_due is not None:
         yield CancelTimer(at=event.at, key=_key(namespace, scaler))
 
@@ -153,8 +148,7 @@ def _recorded(state: State, plan: Plan, at: float) -> Iterable[Decision]:
         return _decisions(state, plan, at, held)
     if plan.scale and repeats(plan.scaler, plan.made, passes.last_scale_of(state, plan.scaler)):
         return ()
-    recorded = (acting.recorded(decision, held) for decision in _decisions(state, plan, at, held))
-    return [decision for decision in recorded if decision is not None]
+    return holding.recorded(state, plan.namespace, plan.scaler, _decisions(state, plan, at, held))
 
 
 def _decisions(state: State, plan: Plan, at: float, held: Held) -> Iterable[Decision]:

@@ -7,11 +7,17 @@ object goes on from what its status says (`fold.modes`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tidewright.autoscaler.state import Autoscaler, State
 from tidewright.events import acting
 from tidewright.events.acting import Acting, Held
+from tidewright.events.autoscaler import HoldReplicas, RecordForecast
+from tidewright.events.base import Decision
 
 SERVICE = "autoscaler"
+ALWAYS = (HoldReplicas, RecordForecast)
+"""What is not to be done, and records of its own view of the facts: kept and folded whatever holds an object back."""
 
 
 def held(state: State, namespace: str, scaler: Autoscaler) -> Held:
@@ -22,3 +28,11 @@ def held(state: State, namespace: str, scaler: Autoscaler) -> Held:
 def held_by(known: Acting, namespace: str, scaler: Autoscaler) -> Held:
     """What holds for an object where so much is known."""
     return known.held(SERVICE, namespace, {acting.MODE: scaler.mode} if scaler.mode else None)
+
+
+def recorded(
+    state: State, namespace: str, scaler: Autoscaler, decisions: Iterable[Decision]
+) -> list[Decision]:
+    """Decisions about an object as they are recorded."""
+    holds = held(state, namespace, scaler)
+    return [kept for decision in decisions if (kept := acting.recorded(decision, holds, ALWAYS)) is not None]

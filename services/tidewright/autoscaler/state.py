@@ -18,8 +18,9 @@ from tidewright.autoscaler.fold.index import NamespaceIndex
 from tidewright.autoscaler.forecast.season import Season
 from tidewright.autoscaler.policy import DEFAULT, Policy, as_text, of_text
 from tidewright.events.acting import Acting
+from tidewright.events.autoscaler import RecommendationReceived
 from tidewright.events.base import JsonObject
-from tidewright.events.facts import MetricSampled, RecommendationReceived
+from tidewright.events.facts import MetricSampled
 from tidewright.kube.readiness import Pod
 
 KIND = "WatermarkPodAutoscaler"

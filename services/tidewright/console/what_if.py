@@ -26,7 +26,7 @@ from tidewright.console.charts import Line, Panel, chart
 from tidewright.console.kept import Kept
 from tidewright.console.lists import Lists
 from tidewright.console.words import number, span
-from tidewright.events.facts import WatermarkPodAutoscalerObserved
+from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
 from tidewright.host.fold.explainer import Reference
 from tidewright.kube.quantities import milli
 

@@ -7,11 +7,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from tidewright.events.facts import (
-    ObjectFact,
-    WatermarkPodAutoscalerGone,
-    WatermarkPodAutoscalerObserved,
-)
+from tidewright.events.autoscaler import WatermarkPodAutoscalerGone, WatermarkPodAutoscalerObserved
+from tidewright.events.facts import ObjectFact
 from tidewright.kube import metricquery
 from tidewright.kube.kinds import BY_KIND
 from tidewright.kube.readiness import skips_owner_check

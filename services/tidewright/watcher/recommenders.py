@@ -24,7 +24,8 @@ import msgspec
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from tidewright.events.facts import PodObserved, RecommendationReceived, WorkloadGone, WorkloadObserved
+from tidewright.events.autoscaler import RecommendationReceived
+from tidewright.events.facts import PodObserved, WorkloadGone, WorkloadObserved
 from tidewright.host.process.once import Once
 from tidewright.kube import recommendation
 from tidewright.kube.client import Kube

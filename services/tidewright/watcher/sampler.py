@@ -18,7 +18,8 @@ import msgspec
 import structlog
 
 from tidewright.events import registry
-from tidewright.events.facts import DatadogMonitorGone, ObjectFact, WorkloadGone, WorkloadObserved
+from tidewright.events.autoscaler import DatadogMonitorGone
+from tidewright.events.facts import ObjectFact, WorkloadGone, WorkloadObserved
 from tidewright.host.ports.tokens import EVERYTHING, Token
 from tidewright.kube.client import Kube
 from tidewright.kube.discovery import Discovery

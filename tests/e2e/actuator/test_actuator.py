@@ -20,6 +20,7 @@ from tidewright.actuator.options import SERVICE, Mode, Options
 from tidewright.actuator.requests import DECISION
 from tidewright.events import registry
 from tidewright.events.acting import INCUMBENT, MODES
+from tidewright.events.autoscaler import HoldReplicas
 from tidewright.events.base import ObjectRef, Outcome
 from tidewright.events.config import ClockSet, ModesSet
 from tidewright.events.config import Mode as ConfigMode
@@ -27,7 +28,6 @@ from tidewright.events.decisions import (
     CreateObject,
     DeleteObject,
     Effect,
-    HoldReplicas,
     PatchObject,
     RecordObjectEvent,
     ScaleWorkload,

@@ -21,6 +21,7 @@ from tidewright.actuator.allowed.bounds import Bounds, Feature
 from tidewright.actuator.apply import Applier
 from tidewright.actuator.options import Options
 from tidewright.events import registry
+from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
 from tidewright.events.base import Event, JsonObject, ObjectRef, Outcome
 from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import (
@@ -35,7 +36,7 @@ from tidewright.events.decisions import (
     SetStatus,
 )
 from tidewright.events.endpoints import EndpointEffect, ForgetEndpoint, TrustEndpoint
-from tidewright.events.facts import NodeObserved, PodObserved, WatermarkPodAutoscalerObserved
+from tidewright.events.facts import NodeObserved, PodObserved
 from tidewright.events.outcomes import Applied, Rejected
 from tidewright.events.provisioning import (
     CapacityBufferObserved,

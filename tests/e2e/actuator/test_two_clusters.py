@@ -14,8 +14,8 @@ from tests.nats_server import EmbeddedServer
 from tidewright.actuator.options import Options
 from tidewright.actuator.service import run
 from tidewright.events import registry
+from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
 from tidewright.events.decisions import ScaleWorkload
-from tidewright.events.facts import WatermarkPodAutoscalerObserved
 from tidewright.events.outcomes import Applied
 from tidewright.host.process.health import Health
 from tidewright.host.process.process import Process, ProcessOptions

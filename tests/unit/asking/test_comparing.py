@@ -16,9 +16,10 @@ from tidewright.asking.exported import ExportedLog
 from tidewright.asking.point_in_time import moment_of
 from tidewright.autoscaler.tell.comparing import Comparison
 from tidewright.events import registry
+from tidewright.events.autoscaler import HoldReplicas, WatermarkPodAutoscalerGone
 from tidewright.events.base import Decision, Event, ObjectRef
-from tidewright.events.decisions import HoldReplicas, ScaleWorkload
-from tidewright.events.facts import WatermarkPodAutoscalerGone, WorkloadObserved
+from tidewright.events.decisions import ScaleWorkload
+from tidewright.events.facts import WorkloadObserved
 from tidewright.events.outcomes import Applied
 from tidewright.log.export import ExportFile
 from tidewright.log.reader import Record

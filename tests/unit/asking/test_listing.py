@@ -20,9 +20,9 @@ from tidewright.asking.services import BY_NAME, SERVICES, Service, load
 from tidewright.asking.tables import plain, table
 from tidewright.cli import main
 from tidewright.events import provisioning as p
+from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
 from tidewright.events.base import Because, Decision, ObjectRef
 from tidewright.events.decisions import ScaleWorkload, SetStatus
-from tidewright.events.facts import WatermarkPodAutoscalerObserved
 from tidewright.host.fold.explainer import Reference
 from tidewright.host.fold.lister import Row, Words
 from tidewright.log.export import ExportFile

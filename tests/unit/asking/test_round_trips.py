@@ -17,8 +17,8 @@ from tidewright.asking.explain import explained
 from tidewright.asking.point_in_time import moment_of
 from tidewright.asking.source import RunningLog, Source, matches
 from tidewright.events import registry
+from tidewright.events.autoscaler import HoldReplicas
 from tidewright.events.base import ObjectRef
-from tidewright.events.decisions import HoldReplicas
 from tidewright.host.fold.explainer import Reference
 from tidewright.log import batched_get
 from tidewright.log.bus import Bus

@@ -19,7 +19,8 @@ from tidewright.asking.series import Points, plotter_of, series
 from tidewright.asking.services import BY_NAME, SERVICES, Service
 from tidewright.autoscaler.tell.plotting import AutoscalerPlotter
 from tidewright.cli import main
-from tidewright.events.facts import MetricSampled, WatermarkPodAutoscalerObserved, WorkloadObserved
+from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
+from tidewright.events.facts import MetricSampled, WorkloadObserved
 from tidewright.host.fold.explainer import Reference
 from tidewright.host.fold.plotter import Sample
 from tidewright.log.export import ExportFile

@@ -20,8 +20,9 @@ from tidewright.asking.point_in_time import Moment, moment_of
 from tidewright.asking.rendering import answer, as_text
 from tidewright.asking.told_time import Reached
 from tidewright.cli import main
+from tidewright.events.autoscaler import HoldReplicas
 from tidewright.events.base import Decision, Event
-from tidewright.events.decisions import HoldReplicas, ScaleWorkload
+from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.outcomes import Applied
 from tidewright.host.fold.explainer import Reference
 from tidewright.kube.times import seconds

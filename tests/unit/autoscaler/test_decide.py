@@ -26,23 +26,22 @@ from tidewright.autoscaler.api.spec import compiled, verdict
 from tidewright.autoscaler.passes import passes
 from tidewright.autoscaler.state import State
 from tidewright.autoscaler.tell import messages
+from tidewright.events.autoscaler import (
+    DatadogMonitorObserved,
+    HoldReplicas,
+    RecommendationReceived,
+    WatermarkPodAutoscalerGone,
+)
 from tidewright.events.base import Decision
 from tidewright.events.decisions import (
     CancelTimer,
-    HoldReplicas,
     PatchObject,
     RecordObjectEvent,
     ScaleWorkload,
     SetStatus,
     SetTimer,
 )
-from tidewright.events.facts import (
-    DatadogMonitorObserved,
-    PodGone,
-    RecommendationReceived,
-    WatermarkPodAutoscalerGone,
-    WorkloadGone,
-)
+from tidewright.events.facts import PodGone, WorkloadGone
 from tidewright.events.outcomes import Applied, Failed, Rejected
 from tidewright.events.timers import TimerFired
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.autoscaler.world import external, spec
 from tests.vectors import watermark
-from tidewright.autoscaler.api.spec import InvalidSpec, compiled
+from tidewright.autoscaler.api.spec import InvalidSpec, Rules, compiled, laid_over
 from tidewright.autoscaler.passes.evaluate import Override, Pass, Scene, evaluate
 from tidewright.autoscaler.passes.limits import LIMITS
 from tidewright.autoscaler.passes.windows import Hold
@@ -19,7 +19,9 @@ from tidewright.autoscaler.policy import Policy, of_config
 from tidewright.autoscaler.tell.gauges import Series, of_pass
 from tidewright.autoscaler.tell.reasons import because
 from tidewright.autoscaler.tell.sentences import TELLERS, sentences
-from tidewright.events.facts import MetricSampled, RecommendationReceived
+from tidewright.events.acting import MODE
+from tidewright.events.autoscaler import RecommendationReceived
+from tidewright.events.facts import MetricSampled
 from tidewright.kube.readiness import Pod
 
 STRICT, DEFAULT = Policy(strict=True), Policy()
@@ -37,6 +39,12 @@ def pods(count: int, **fields: Any) -> list[Pod]:
     return [Pod(name=f"web-{i}", **given) for i in range(count)]
 
 
+def ruled(members: dict[str, Any] | None = None, annotations: dict[str, str] | None = None) -> Rules:
+    """The rules of an object with so much in its spec and annotations."""
+    rules = compiled(spec(**{"algorithm": "absolute", **(members or {})}), namespace="shop", name="wpa")
+    return laid_over(rules, annotations or {})
+
+
 def look(
     *values: int,
     policy: Policy = DEFAULT,
@@ -44,10 +52,11 @@ def look(
     found: list[Pod] | None = None,
     sample: MetricSampled | None = None,
     members: dict[str, Any] | None = None,
+    annotations: dict[str, str] | None = None,
     **scene: Any,
 ) -> Pass:
-    """A pass over one External metric (marks 5 and 10, absolute)."""
-    rules = compiled(spec(**{"algorithm": "absolute", **(members or {})}), namespace="shop", name="wpa")
+    """A pass over one External metric (marks 5 and 10, absolute), for an object with so much in its spec and annotations."""
+    rules = ruled(members, annotations)
     seen = sample or MetricSampled(at=1000.0, name="", series_milli=values)
     given: dict[str, Any] = {
         "current": current,
@@ -175,7 +184,7 @@ def test_a_limited_count_is_made_whole_again_on_demand(
     assert look(value, current=current, members=members).desired == plain
     found = look(value, current=current, members=members, policy=Policy(align_after_limits=True))
     assert found.desired == whole
-    rules = compiled(spec(algorithm="absolute", **members), namespace="shop", name="wpa")
+    rules = ruled(members)
     told = " ".join(sentences(because(rules, DEFAULT, found, last_scale_at=0.0)))
     assert ("no multiple of replicaScalingAbsoluteModulo 4" in told) is (plain != whole)
 
@@ -185,7 +194,7 @@ def test_values_of_other_workloads_are_summed_and_said() -> None:  # D25
     others = pods(1, owners=("other",))
     found = look(sample=sample, found=[*pods(2)[1:], *others], current=2, members=cpu())
     assert (found.calculations[0].utilization, found.calculations[0].foreign) == (15_000, 2)
-    rules = compiled(spec(**{"algorithm": "absolute", **cpu()}), namespace="shop", name="wpa")
+    rules = ruled(cpu())
     told = sentences(because(rules, DEFAULT, found, last_scale_at=0.0))
     assert told[1].startswith("2 pods of other workloads are in the sum of cpu{map[]}")
     assert look(sample=sample, found=pods(2), current=2, members=cpu()).calculations[0].foreign == 1
@@ -263,13 +272,21 @@ def test_a_bad_member_of_the_configuration_keeps_its_default() -> None:
 
 
 def test_restrictions_are_one_while_they_apply() -> None:  # D12
-    rules = compiled(spec(algorithm="absolute"), namespace="shop", name="wpa")
+    rules = ruled()
     values = of_pass(rules, DEFAULT, look(7_000), last_scale_at=0.0)
     assert values[Series("restricted_scaling", "within_bounds")] == 1
     values = of_pass(rules, DEFAULT, look(90_000), last_scale_at=0.0)
     assert values[Series("restricted_scaling", "within_bounds")] == 0
     assert values[Series("restricted_scaling", "upscale_capping")] == 1
     assert values[Series("replicas_scaling_effective")] == 6
+
+
+def test_a_pass_goes_by_what_annotations_lay_over_the_spec() -> None:
+    annotations = {MODE: "dry-run"}
+    found = look(90_000, annotations=annotations)
+    assert found.rescale
+    steps = because(ruled(annotations=annotations), DEFAULT, found, last_scale_at=0.0)
+    assert [step.values["dry_run"] for step in steps if step.rule == "ScaleDecided"] == [True]
 
 
 def test_every_rule_of_a_pass_is_told_in_a_sentence() -> None:
@@ -300,7 +317,7 @@ def test_every_rule_of_a_pass_is_told_in_a_sentence() -> None:
         ),
     ]
     for members, found in cases:
-        rules = compiled(spec(**{"algorithm": "absolute", **members}), namespace="shop", name="wpa")
+        rules = ruled(members)
         steps = because(rules, DEFAULT, found, last_scale_at=999.0)
         assert steps
         assert {step.rule for step in steps} <= TELLERS.keys(), "tell/sentences.py has no sentence for a rule"

@@ -8,8 +8,9 @@ from tests.unit.autoscaler.world import NS, World, external, holds, of, one, sam
 from tidewright.autoscaler.decide import DECIDER
 from tidewright.autoscaler.state import State
 from tidewright.autoscaler.tell.explaining import EXPLAINER
+from tidewright.events.autoscaler import HoldReplicas
 from tidewright.events.base import Event
-from tidewright.events.decisions import HoldReplicas, ScaleWorkload
+from tidewright.events.decisions import ScaleWorkload
 from tidewright.host.fold.explainer import Explainer, Reference
 
 ASKED = Reference("watermarkpodautoscaler", NS, "wpa")

@@ -8,9 +8,9 @@ from tests.unit.autoscaler.world import NS, World, one, sample, wpa
 from tidewright.autoscaler.decide import DECIDER
 from tidewright.autoscaler.state import State
 from tidewright.autoscaler.tell.exposition import Sample, samples
+from tidewright.events.autoscaler import WatermarkPodAutoscalerGone
 from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import ScaleWorkload
-from tidewright.events.facts import WatermarkPodAutoscalerGone
 from tidewright.host.fold.series import Exposition
 from tidewright.host.process import exposition
 

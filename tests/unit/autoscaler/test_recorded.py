@@ -12,9 +12,10 @@ from tidewright.autoscaler.api.conditions import Change, Condition
 from tidewright.autoscaler.decide import DECIDER
 from tidewright.autoscaler.state import Autoscaler, State
 from tidewright.autoscaler.upcasts import kept_as_recorded
+from tidewright.events.autoscaler import HoldReplicas
 from tidewright.events.base import Decision, Event
 from tidewright.events.config import ModesSet
-from tidewright.events.decisions import HoldReplicas, ScaleWorkload, SetStatus
+from tidewright.events.decisions import ScaleWorkload, SetStatus
 from tidewright.events.outcomes import Applied, Superseded
 from tidewright.kube import conditions
 

@@ -7,16 +7,11 @@ from typing import Any, TypeVar
 from tidewright.autoscaler.decide import DECIDER
 from tidewright.autoscaler.state import Autoscaler, State
 from tidewright.events import registry
+from tidewright.events.autoscaler import HoldReplicas, WatermarkPodAutoscalerObserved
 from tidewright.events.base import Decision, Event
 from tidewright.events.config import ConfigSet
-from tidewright.events.decisions import HoldReplicas, ScaleWorkload, SetStatus
-from tidewright.events.facts import (
-    MetricSampled,
-    Owner,
-    PodObserved,
-    WatermarkPodAutoscalerObserved,
-    WorkloadObserved,
-)
+from tidewright.events.decisions import ScaleWorkload, SetStatus
+from tidewright.events.facts import MetricSampled, Owner, PodObserved, WorkloadObserved
 from tidewright.events.outcomes import Applied
 from tidewright.events.timers import TimerFired
 from tidewright.host.fold.order import Fold

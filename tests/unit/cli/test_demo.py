@@ -17,8 +17,9 @@ from tidewright.cli.demo.story import Story
 from tidewright.cli.demo.summary import DemoRun, as_json, as_text
 from tidewright.cli.demo.view import Lines, Screen
 from tidewright.cli.typed import typed
+from tidewright.events.autoscaler import HoldReplicas
 from tidewright.events.base import Because, ObjectRef
-from tidewright.events.decisions import HoldReplicas, ScaleWorkload
+from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.facts import MetricSampled, PodGone, PodObserved, WorkloadObserved
 from tidewright.events.outcomes import Applied, Rejected
 

@@ -17,12 +17,8 @@ from tidewright.autoscaler.forecast.load import digest
 from tidewright.autoscaler.policy import of_config, problems
 from tidewright.cli import main
 from tidewright.events import registry
-from tidewright.events.facts import (
-    MetricSampled,
-    ObjectFact,
-    WatermarkPodAutoscalerObserved,
-    WorkloadObserved,
-)
+from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
+from tidewright.events.facts import MetricSampled, ObjectFact, WorkloadObserved
 from tidewright.kube import yamltext
 from tidewright.log.export import Manifest
 from tidewright.log.reader import Record

@@ -12,9 +12,10 @@ import pytest
 from tidewright.asking import lines
 from tidewright.cli.contract import golden
 from tidewright.events import registry
+from tidewright.events.autoscaler import RecommendationReceived
 from tidewright.events.base import Event, ObjectRef
 from tidewright.events.decisions import PatchObject, ScaleWorkload
-from tidewright.events.facts import RecommendationReceived, ShapeObserved
+from tidewright.events.facts import ShapeObserved
 from tidewright.events.outcomes import Applied
 from tidewright.events.provisioning import PodTemplateObserved, ResourceQuotaObserved
 from tidewright.events.shards import AssignmentEntry, ChangeAssignment
@@ -26,8 +27,8 @@ GOLDEN = Path(__file__).parents[3] / "tests" / "golden" / "events"
 def test_no_event_is_told_by_its_fields(tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(event: Event) -> str:
         raise AssertionError(
-            f"no words for {type(event).__name__}: give it a line in services/tidewright/<service>/tell/lines.py when one "
-            "service alone reads or decides it, and otherwise in services/tidewright/asking/wording.py"
+            f"no words for {type(event).__name__}: give it a line in services/tidewright/<service>/tell/lines.py of the "
+            "service in whose module of tidewright.events it is, and otherwise in services/tidewright/asking/wording.py (docs/adding.md)"
         )
 
     monkeypatch.setattr(lines, "_fields", refused)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from tests.exports import write_export
 from tidewright.events import registry
+from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
 from tidewright.events.base import Event, ObjectRef
 from tidewright.events.decisions import ScaleWorkload
-from tidewright.events.facts import WatermarkPodAutoscalerObserved, WorkloadObserved
+from tidewright.events.facts import WorkloadObserved
 from tidewright.events.provisioning import NodeGroupObserved
 from tidewright.log.export import Manifest
 from tidewright.log.reader import Record

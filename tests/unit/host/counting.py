@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
+from tidewright.events.autoscaler import HoldReplicas
 from tidewright.events.base import Because, Decision, Event, ObjectRef
-from tidewright.events.decisions import HoldReplicas, SetTimer
+from tidewright.events.decisions import SetTimer
 from tidewright.events.facts import PodObserved
 from tidewright.events.timers import TimerFired
 from tidewright.host.fold.decider import Decider

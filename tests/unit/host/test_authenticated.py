@@ -13,8 +13,8 @@ from tests.unit.host.test_verify import verified
 from tests.unit.log import authenticated
 from tests.unit.log.authenticated import Authority
 from tidewright.events import registry
+from tidewright.events.autoscaler import HoldReplicas
 from tidewright.events.base import ObjectRef
-from tidewright.events.decisions import HoldReplicas
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.belief import Cause
 from tidewright.log.connection import Log, Message

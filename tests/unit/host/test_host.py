@@ -16,9 +16,9 @@ from tests.nats_server import EmbeddedServer
 from tests.unit.host.counting import COUNTING
 from tests.waiting import until
 from tidewright.events import registry
+from tidewright.events.autoscaler import HoldReplicas
 from tidewright.events.base import Decision, Event
 from tidewright.events.config import ClockSet
-from tidewright.events.decisions import HoldReplicas
 from tidewright.events.facts import PodObserved
 from tidewright.events.timers import TimerFired
 from tidewright.host.fold.decider import Decider

@@ -15,8 +15,8 @@ from tests.unit.host.counting import COUNTING
 from tests.unit.host.test_host import NAMESPACES, hosting, pod
 from tests.waiting import until
 from tidewright.events import registry
+from tidewright.events.autoscaler import HoldReplicas
 from tidewright.events.base import Decision, Event
-from tidewright.events.decisions import HoldReplicas
 from tidewright.events.facts import NodeObserved
 from tidewright.host.fold.decider import Decider
 from tidewright.host.fold.inputs import Inputs

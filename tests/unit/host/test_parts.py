@@ -12,8 +12,9 @@ from tests.alone import Alone
 from tests.unit.host.counting import COUNTING, State, decide
 from tests.unit.host.test_host import decisions, pod
 from tests.waiting import until
+from tidewright.events.autoscaler import HoldReplicas
 from tidewright.events.base import Decision, Event, ObjectRef
-from tidewright.events.decisions import HoldReplicas, SetTimer
+from tidewright.events.decisions import SetTimer
 from tidewright.events.facts import PodObserved
 from tidewright.host.fold.inputs import Inputs
 from tidewright.host.fold.verify import Report, Verification, Verifier

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
 from tidewright.events.facts import (
     LocalVolume,
     NodeObserved,
@@ -14,7 +15,6 @@ from tidewright.events.facts import (
     PodObserved,
     Removal,
     ShapeObserved,
-    WatermarkPodAutoscalerObserved,
     WorkloadObserved,
 )
 from tidewright.events.placement import PlacementObjectObserved

@@ -3,7 +3,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tidewright.events.facts import DatadogMonitorObserved, WorkloadObserved
+from tidewright.events.autoscaler import DatadogMonitorObserved
+from tidewright.events.facts import WorkloadObserved
 from tidewright.events.provisioning import (
     DaemonSetObserved,
     PodDisruptionBudgetObserved,

@@ -4,11 +4,8 @@ import json
 
 import pytest
 
-from tidewright.events.facts import (
-    MetricSampled,
-    WatermarkPodAutoscalerGone,
-    WatermarkPodAutoscalerObserved,
-)
+from tidewright.events.autoscaler import WatermarkPodAutoscalerGone, WatermarkPodAutoscalerObserved
+from tidewright.events.facts import MetricSampled
 from tidewright.kube.errors import TIMEOUT, UNREACHABLE, KubeError
 from tidewright.watcher import metric_facts
 from tidewright.watcher.metric_queries import Query, Target, Wishes, custom_target

@@ -22,8 +22,9 @@ from tests.unit.watcher.cluster import Cluster
 from tests.unit.watcher.remotewrite import compressed, request, series
 from tests.unit.watcher.test_service import WPAS, Tail, cluster, wpa_spec
 from tests.waiting import until
+from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
 from tidewright.events.base import Event
-from tidewright.events.facts import MetricSampled, WatermarkPodAutoscalerObserved
+from tidewright.events.facts import MetricSampled
 from tidewright.host.ports import certificate_files
 from tidewright.host.process.health import Health
 from tidewright.host.process.misconfigured import Misconfigured

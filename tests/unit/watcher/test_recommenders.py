@@ -20,7 +20,7 @@ from tests.nats_server import EmbeddedServer
 from tests.unit.watcher.certificates import certificate
 from tests.unit.watcher.cluster import Cluster, refusal
 from tests.unit.watcher.test_service import WPAS, Tail, cluster, tail, watching
-from tidewright.events.facts import RecommendationReceived
+from tidewright.events.autoscaler import RecommendationReceived
 from tidewright.kube.client import Kube
 from tidewright.kube.discovery import Discovery
 from tidewright.log.clock import Clock

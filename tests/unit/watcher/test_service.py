@@ -15,10 +15,10 @@ from tests.nats_server import EmbeddedServer
 from tests.unit.watcher.cluster import Cluster, refusal
 from tests.waiting import text_of, until
 from tidewright.events import registry
+from tidewright.events.autoscaler import DatadogMonitorGone, WatermarkPodAutoscalerObserved
 from tidewright.events.base import Event
 from tidewright.events.config import ClockSet, ConfigSet
 from tidewright.events.facts import (
-    DatadogMonitorGone,
     MetricSampled,
     NodeObserved,
     ObjectFact,
@@ -26,7 +26,6 @@ from tidewright.events.facts import (
     PodObserved,
     ShapeGone,
     ShapeObserved,
-    WatermarkPodAutoscalerObserved,
     WorkloadGone,
     WorkloadObserved,
 )

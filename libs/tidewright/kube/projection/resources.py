@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from tidewright.events.facts import DatadogMonitorObserved, ResourceFact
+from tidewright.events.autoscaler import DatadogMonitorObserved
+from tidewright.events.facts import ResourceFact
 from tidewright.kube.projection.reading import (
     UNREADABLE,
     Bytes,

@@ -23,11 +23,12 @@ from tidewright.actuator.allowed.bounds import Refusal
 from tidewright.actuator.allowed.fields import CHUNK, DELETION_COST, MATCHED
 from tidewright.actuator.plan import Ground
 from tidewright.events import registry
+from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
 from tidewright.events.base import Event, JsonObject
 from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import CreateObject, Effect, EvictPod, HoldLease, PatchObject, ScaleWorkload
 from tidewright.events.endpoints import EndpointEffect
-from tidewright.events.facts import NodeObserved, PodObserved, WatermarkPodAutoscalerObserved
+from tidewright.events.facts import NodeObserved, PodObserved
 from tidewright.events.provisioning import CapacityBufferObserved, PodTemplateObserved, ResolvePod
 from tidewright.events.shards import ShardSetObserved
 from tidewright.events.spread import WorkloadSpreadObserved

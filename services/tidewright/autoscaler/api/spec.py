@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from tidewright.events.acting import of_annotation
 from tidewright.kube.metricquery import MAX_METRICS, MetricQuery, Source, selector_text
 from tidewright.kube.quantities import NotAQuantity, Quantity, QuantityText, parse, printed
 from tidewright.kube.recommendation import metric_name
@@ -468,6 +469,13 @@ def parsed(spec: Mapping[str, Any]) -> Rules:
     if len(defaulted.metrics) > MAX_METRICS:
         raise InvalidSpec(_too_many(defaulted))
     return rules(with_marks(defaulted))
+
+
+def laid_over(rules: Rules, annotations: Mapping[str, str]) -> Rules:
+    """Rules of a spec as the object's annotations change them."""
+    if of_annotation(annotations).mode == "dry-run":
+        rules = msgspec.structs.replace(rules, dry_run=True)
+    return rules
 
 
 def verdict(spec: Mapping[str, Any], *, namespace: str, name: str) -> str:

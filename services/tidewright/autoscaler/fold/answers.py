@@ -6,12 +6,8 @@ from tidewright.autoscaler.fold import forecasts
 from tidewright.autoscaler.fold.index import in_order
 from tidewright.autoscaler.fold.touched import NOTHING, Touched, looking
 from tidewright.autoscaler.state import Autoscaler, Monitor, Namespace, State
-from tidewright.events.facts import (
-    DatadogMonitorGone,
-    DatadogMonitorObserved,
-    MetricSampled,
-    RecommendationReceived,
-)
+from tidewright.events.autoscaler import DatadogMonitorGone, DatadogMonitorObserved, RecommendationReceived
+from tidewright.events.facts import MetricSampled
 
 
 def metric_sampled(state: State, event: MetricSampled) -> Touched:

@@ -8,10 +8,10 @@ from tidewright.autoscaler.fold.touched import NOTHING, Ended, Touched
 from tidewright.autoscaler.holds import AWAITING_PODS, FAILURES, INVALID_SPEC, READY_GUARD, UNCOMPUTED
 from tidewright.autoscaler.state import KIND, TIMER, Autoscaler, Ordered, State, bind
 from tidewright.events.acting import NOT_DONE
+from tidewright.events.autoscaler import HoldReplicas
 from tidewright.events.decisions import (
     CancelTimer,
     Concluded,
-    HoldReplicas,
     RecordObjectEvent,
     ScaleWorkload,
     SetStatus,

@@ -17,29 +17,19 @@ from tidewright.autoscaler.fold import answers, decisions, forecasts, modes, obj
 from tidewright.autoscaler.fold.touched import NOTHING, Touched, looking
 from tidewright.autoscaler.state import TIMER, State, is_sampled
 from tidewright.events import registry
-from tidewright.events.autoscaler import RecordForecast
-from tidewright.events.base import Event, Fact
-from tidewright.events.config import ConfigSet, ModesSet
-from tidewright.events.decisions import (
-    CancelTimer,
-    HoldReplicas,
-    RecordObjectEvent,
-    ScaleWorkload,
-    SetStatus,
-    SetTimer,
-)
-from tidewright.events.facts import (
+from tidewright.events.autoscaler import (
     DatadogMonitorGone,
     DatadogMonitorObserved,
-    MetricSampled,
-    PodGone,
-    PodObserved,
+    HoldReplicas,
     RecommendationReceived,
+    RecordForecast,
     WatermarkPodAutoscalerGone,
     WatermarkPodAutoscalerObserved,
-    WorkloadGone,
-    WorkloadObserved,
 )
+from tidewright.events.base import Event, Fact
+from tidewright.events.config import ConfigSet, ModesSet
+from tidewright.events.decisions import CancelTimer, RecordObjectEvent, ScaleWorkload, SetStatus, SetTimer
+from tidewright.events.facts import MetricSampled, PodGone, PodObserved, WorkloadGone, WorkloadObserved
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.outcomes import Applied, Failed, Rejected, Superseded
 from tidewright.events.timers import TimerFired

@@ -5,15 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from tidewright.autoscaler import holding
-from tidewright.autoscaler.api.spec import LIFECYCLE, InvalidSpec, Rules, parsed
+from tidewright.autoscaler.api.spec import LIFECYCLE, InvalidSpec, Rules, laid_over, parsed
 from tidewright.autoscaler.api.status import read
 from tidewright.autoscaler.fold import modes
 from tidewright.autoscaler.fold.index import NamespaceIndex
 from tidewright.autoscaler.fold.touched import NOTHING, Touched, looking
 from tidewright.autoscaler.forecast.asked import ANNOTATION
 from tidewright.autoscaler.state import Autoscaler, Namespace, State, asked_by, bind
-from tidewright.events.acting import MODE, of_annotation
-from tidewright.events.facts import WatermarkPodAutoscalerGone, WatermarkPodAutoscalerObserved
+from tidewright.events.acting import MODE
+from tidewright.events.autoscaler import WatermarkPodAutoscalerGone, WatermarkPodAutoscalerObserved
 from tidewright.kube.readiness import skips_owner_check
 
 
@@ -77,12 +77,10 @@ def _asked(scaler: Autoscaler) -> tuple[Rules | None, str, str | None, bool, boo
 
 def _read_spec(scaler: Autoscaler, event: WatermarkPodAutoscalerObserved) -> None:
     try:
-        rules = parsed(event.spec)
+        rules = laid_over(parsed(event.spec), event.annotations)
     except InvalidSpec as error:
         scaler.rules, scaler.problem = None, str(error)
         return
-    if of_annotation(event.annotations).mode == "dry-run":
-        rules = msgspec.structs.replace(rules, dry_run=True)
     if rules != scaler.rules:
         scaler.rules = rules
         scaler.fresh = ()

@@ -29,7 +29,8 @@ from tidewright.autoscaler.passes.limits import Limited, aligned, normalize
 from tidewright.autoscaler.passes.readiness import gate_error, group_pods, ready_percent
 from tidewright.autoscaler.passes.windows import Hold, Verdict, verdict
 from tidewright.autoscaler.policy import Policy
-from tidewright.events.facts import MetricSampled, RecommendationReceived
+from tidewright.events.autoscaler import RecommendationReceived
+from tidewright.events.facts import MetricSampled
 from tidewright.kube.readiness import NO_PODS, Pod, ReadyCount, ready_pods
 
 UNTOLERATED_ZERO = "UntoleratedZero"

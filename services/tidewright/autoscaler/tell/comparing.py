@@ -17,14 +17,14 @@ from tidewright.autoscaler.api.spec import InvalidSpec, compiled, target_key
 from tidewright.autoscaler.state import KIND
 from tidewright.autoscaler.tell.sentences import clock, sentences
 from tidewright.events.acting import NOT_DONE
-from tidewright.events.base import Because, Event
-from tidewright.events.decisions import HoldReplicas, ScaleWorkload
-from tidewright.events.facts import (
+from tidewright.events.autoscaler import (
+    HoldReplicas,
     WatermarkPodAutoscalerGone,
     WatermarkPodAutoscalerObserved,
-    WorkloadGone,
-    WorkloadObserved,
 )
+from tidewright.events.base import Because, Event
+from tidewright.events.decisions import ScaleWorkload
+from tidewright.events.facts import WorkloadGone, WorkloadObserved
 from tidewright.events.outcomes import Applied
 
 WITHIN_S = 60.0

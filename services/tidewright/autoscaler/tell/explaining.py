@@ -26,12 +26,9 @@ from tidewright.autoscaler.state import KIND, Autoscaler, State, asked_by, is_sa
 from tidewright.autoscaler.tell import foretelling, opposites
 from tidewright.autoscaler.tell.reasons import because, hold_reason
 from tidewright.autoscaler.tell.sentences import clock, next_stop, plural, sentences
-from tidewright.events.base import Because, Decision, Event
-from tidewright.events.decisions import (
-    HoldReplicas,
-    PatchObject,
-    ScaleWorkload,
-)
+from tidewright.events.autoscaler import HoldReplicas, RecordForecast
+from tidewright.events.base import Because, Decision, Event, target_of
+from tidewright.events.decisions import RecordObjectEvent, ScaleWorkload, SetStatus
 from tidewright.host.fold.explainer import Explainer, Reference, Told
 
 OURS = KIND.lower()
@@ -45,6 +42,12 @@ HELD = {
     "UntoleratedZero": "Nothing is to be done: a value of 0 that is not tolerated moves nothing.",
 } | {reason: f"Nothing happens because {words.holds}." for reason, words in LIMITS.items()}
 """Why a pass scales nothing, by its reason (`reasons.hold_reason`)."""
+UNTOLD: dict[type[Event], str] = {
+    SetStatus: "says what was decided once more",
+    RecordObjectEvent: "says what was decided once more",
+    RecordForecast: "`standing` says how the forecast stands",
+}
+"""Decisions that are not told of their target when it is explained, and why."""
 TOLD = frozenset(
     (
         "StaleMetric",
@@ -74,15 +77,16 @@ class AutoscalerExplainer:
         return Told(tuple(Reference(OURS, asked.namespace, o.name) for o in _scaling(state, asked)))
 
     def concerns(self, event: Event, asked: Reference) -> bool:
-        """Scales, recorded reasons for none, repairs; what is said about them (statuses, object events) is not."""
+        """Whatever is decided about an object or a target, but what is in `UNTOLD`; of a target also what is about its objects."""
         if isinstance(event, ScaleWorkload):
             if asked.kind == OURS:
                 return event.owner == f"{KIND}/{asked.namespace}/{asked.name}"
             return (event.target.kind.lower(), event.target.name) == (asked.kind, asked.name)
-        if not isinstance(event, HoldReplicas | PatchObject):
+        target = target_of(event)
+        if target is None or type(event) in UNTOLD or not isinstance(event, Decision):
             return False
-        target = event.target  # of a target asked about, those of its objects are told
-        return asked.kind != OURS or (target.namespace, target.name) == (asked.namespace, asked.name)
+        about = Reference(target.kind.lower(), target.namespace, target.name)
+        return about == asked or (asked.kind != OURS and about.kind == OURS)
 
     def sentences(self, event: Event) -> Sequence[str]:
         """One per rule, in the order of their application."""

@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from tidewright.autoscaler.api.spec import InvalidSpec, parsed
+from tidewright.events.autoscaler import HoldReplicas, WatermarkPodAutoscalerObserved
 from tidewright.events.base import Event
-from tidewright.events.decisions import HoldReplicas, ScaleWorkload
-from tidewright.events.facts import WatermarkPodAutoscalerObserved, WorkloadObserved
+from tidewright.events.decisions import ScaleWorkload
+from tidewright.events.facts import WorkloadObserved
 from tidewright.host.fold.explainer import Reference
 from tidewright.host.fold.lister import Lister, Measured, Row, Words, conditions, is_true, said, status_of
 from tidewright.kube.quantities import milli

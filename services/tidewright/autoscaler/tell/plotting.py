@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from tidewright.autoscaler.api.spec import InvalidSpec, Rules, parsed
 from tidewright.autoscaler.state import KIND
+from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
 from tidewright.events.base import Decision, Event
 from tidewright.events.decisions import ScaleWorkload
-from tidewright.events.facts import MetricSampled, WatermarkPodAutoscalerObserved, WorkloadObserved
+from tidewright.events.facts import MetricSampled, WorkloadObserved
 from tidewright.host.fold.explainer import Reference
 from tidewright.host.fold.plotter import Plotter, Sample
 

@@ -7,7 +7,7 @@ from tidewright.asking.source import Source
 from tidewright.autoscaler.forecast.asked import ANNOTATION
 from tidewright.cli.backtest.manifest import Candidate
 from tidewright.events import registry
-from tidewright.events.facts import WatermarkPodAutoscalerObserved
+from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
 from tidewright.log.subjects import escape
 
 

@@ -14,15 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from tidewright.events.acting import HELD_BACK, held_back
 from tidewright.events.base import Because, Decision, Event, target_of
-from tidewright.events.decisions import (
-    CreateObject,
-    DeleteObject,
-    HoldLease,
-    PatchObject,
-    ScaleWorkload,
-    SetStatus,
-    SetTimer,
-)
+from tidewright.events.decisions import RecordObjectEvent, SetStatus, SetTimer
 from tidewright.events.shards import (
     BeginPass,
     ChangeAssignment,
@@ -123,9 +115,9 @@ class ShardExplainer:
                 return [f"A pass begins that is to {begins(event)}."]
             case RecordPass():
                 return [*reasons, *_pass(event)]
-            case CreateObject() | DeleteObject() | PatchObject() | ScaleWorkload() | HoldLease():
-                return reasons
-        return []
+            case SetStatus() | RecordObjectEvent() | SetTimer():
+                return []
+        return reasons
 
     def part(self, state: State, event: Event, asked: Reference) -> Event:
         """All of it: decisions here are about one object."""

@@ -14,8 +14,9 @@ from tests.unit.watcher.cluster import Cluster, refusal
 from tests.unit.watcher.incumbents import manifests
 from tests.unit.watcher.incumbents.manifests import CHARTS, LEADERS, deployment
 from tests.unit.watcher.test_service import NODES, WPAS, Tail, cluster, tail, watching
+from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
 from tidewright.events.base import Event
-from tidewright.events.facts import NodeObserved, WatermarkPodAutoscalerObserved
+from tidewright.events.facts import NodeObserved
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.log.connection import Log
 
