@@ -25,7 +25,10 @@ def decisions() -> list[object]:
 
 async def test_every_decision_is_what_its_facts_give_byte_for_byte() -> None:
     outcome = await verified(ExportedLog(ExportFile(FORECASTS)), deciders(("autoscaler",)))
-    assert outcome.good, outcome.report.differences[:3]
+    assert outcome.good, (
+        "decided otherwise about forecasts than was recorded: is that meant, and the version that recorded not given out yet, record anew "
+        f"(python -m tests.recorded.forecasting, about four minutes). {outcome.report.differences[:3]}"
+    )
     assert outcome.report.decisions == len(decisions()) > 150
 
 

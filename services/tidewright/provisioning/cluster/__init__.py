@@ -8,5 +8,6 @@ backoff        groups that failed are left alone for a while
 limits         cluster-wide limits and quotas
 upkeep         what became of orders: finished, late, failed; which empty nodes and groups go
 follow_up      what follows at once, without an evaluation
+flaws          what is wrong with objects of others that nodes come and go by
 status_map     the status ConfigMap; status_parts: its parts, by name
 """

@@ -3,9 +3,13 @@
 lines        one line per event
 sentences    decisions in words; amounts: those of resources; folding: much of the same said once
 explaining   what `tidewright explain` says; opposites: what would have let a pod fit
+in_number    sentences about one and about many
+buffers      CapacityBuffers; clouds: who orders nodes
 awaiting     pods of a workload that are about to come
 room         who keeps the room that pods do not find; labels: which one keeps a pod from nodes
-what_if      what would be done about a request
+leaving      nodes on their way out; staying: why a node stays, or goes; without_place: why its pods find no room elsewhere
+what_if      what would be done about a request; what_if_buffers: about a buffer; what_if_scaledown: what would be removed
+listing      a row of a list; plotting: lines of a chart
 exposition   series on /metrics; counts: those that the state keeps
 parts        names of the parts of an evaluation, for who measures them
 """

@@ -7,6 +7,7 @@ patterns  what one node may hold: the best of each group for given worths, and a
 master    which patterns, how often, in fractions: a linear programme over those found so far
 search    the first plan, and the better one: patterns found where the programme lacks them, rounded to nodes
 realising where there are more shapes than classes: the pods there are, on nodes that were planned for classes
+reasons   what a plan costs, what it is compared with, and what each group was chosen for: for the log
 planning  from pods that wait to a plan of scale-up, with limits, shared groups and reasons
 
 The same problem gives the same plan on every machine: what is computed with fractions is computed element by element, in a
