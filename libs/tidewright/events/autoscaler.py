@@ -80,10 +80,12 @@ class RecordForecast(Decision, frozen=True, kw_only=True, tag="decision.record-f
         target: the object.
         lead_s: how far ahead its load is forecast, seconds; 0 when it asks for no forecast any more.
         confidence: how often the upper bound is to hold.
+        zone: the local time of days and weeks, a rule as POSIX has them; empty for UTC.
         seasons: what is known of each metric, by the digest of its query.
     """
 
     target: ObjectRef
     lead_s: float = 0.0
     confidence: float = 0.0
+    zone: str = ""
     seasons: JsonObject = {}

@@ -50,12 +50,14 @@ class Forecast(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     Attributes:
         lead_s: how far ahead; `confidence` how often the upper bound is to hold.
+        zone: the local time of seasons that begin, as `Season` has it.
         recorded_at: when it was recorded last, seconds.
         seasons: by the digest of the metric's query.
     """
 
     lead_s: float
     confidence: float
+    zone: str = ""
     recorded_at: float = 0.0
     seasons: dict[str, Season] = {}
 

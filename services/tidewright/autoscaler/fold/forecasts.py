@@ -31,7 +31,7 @@ def sampled(state: State, event: MetricSampled, scaler: Autoscaler) -> None:
             ready = 0 if count is None else min(count.ready, workload.observed)
         load = of_sample(rules, metric, event, ready)
         if load is not None:
-            known = forecast.seasons.setdefault(digest(metric.query), Season())
+            known = forecast.seasons.setdefault(digest(metric.query), Season(zone=forecast.zone))
             season.add(known, event.at, load, lead_s=forecast.lead_s, confidence=forecast.confidence)
         return
 
@@ -45,6 +45,10 @@ def recorded(state: State, event: RecordForecast) -> Touched:
         if event.lead_s > 0:
             seasons = msgspec.convert(event.seasons, dict[str, Season])
             scaler.forecast = Forecast(
-                lead_s=event.lead_s, confidence=event.confidence, recorded_at=event.at, seasons=seasons
+                lead_s=event.lead_s,
+                confidence=event.confidence,
+                zone=event.zone,
+                recorded_at=event.at,
+                seasons=seasons,
             )
     return NOTHING

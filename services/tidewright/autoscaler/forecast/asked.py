@@ -1,4 +1,7 @@
-"""What an object asks for: `tidewright.dev/forecast: "lead=10m,confidence=0.9"`; or what is asked for it by its labels."""
+"""What an object asks for: `tidewright.dev/forecast: "lead=10m,confidence=0.9"`; or what is asked for it by its labels.
+
+Behind that may stand `zone=` with a rule of local time (`zone`): by it a rhythm keeps its hours when clocks are changed.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from functools import lru_cache
 
 import msgspec
 
+from tidewright.autoscaler.forecast.zone import BadZone, zone_of
 from tidewright.kube.durations import format_duration, parse_duration
 from tidewright.kube.selectors import LabelSelector
 
@@ -16,6 +20,7 @@ DEFAULT_CONFIDENCE = 0.35
 LEAST_LEAD_S, MOST_LEAD_S = 60, 6 * 3600
 LEAST_CONFIDENCE, MOST_CONFIDENCE = 0.05, 0.99
 EXAMPLE = "lead=10m,confidence=0.9"
+ZONE = "zone="
 OFF = "off"
 """What an object writes in its annotation that wants no forecast, although the configuration selects it."""
 
@@ -25,10 +30,11 @@ class BadForecast(ValueError):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """How far ahead, in seconds, and how often the upper bound is to hold."""
+    """How far ahead, in seconds, how often the upper bound is to hold, and by which local time days and weeks are (`zone`; empty: UTC)."""
 
     lead_s: float
     confidence: float = DEFAULT_CONFIDENCE
+    zone: str = ""
 
 
 @lru_cache(maxsize=1024)
@@ -39,14 +45,15 @@ def asked(text: str) -> Asked:
         BadForecast: it is not of the form of `EXAMPLE`, or out of bounds.
     """
     values: dict[str, str] = {}
-    for part in text.split(","):
+    text, zoned, zone = text.partition(ZONE)  # the last, for it has commas of its own
+    for part in text.rstrip(", ").split(",") if zoned else text.split(","):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or key not in ("lead", "confidence") or key in values:
             raise BadForecast(f"{part.strip()!r} is not understood: write for instance {EXAMPLE}")
         values[key] = value
     if "lead" not in values:
         raise BadForecast(f"it does not say how far ahead: write for instance {EXAMPLE}")
-    return Asked(_lead(values["lead"]), _confidence(values.get("confidence")))
+    return Asked(_lead(values["lead"]), _confidence(values.get("confidence")), _zone(zone) if zoned else "")
 
 
 @lru_cache(maxsize=64)
@@ -78,6 +85,14 @@ def _lead(text: str) -> float:
             f"lead={text}: from {format_duration(LEAST_LEAD_S)} to {format_duration(MOST_LEAD_S)} is possible"
         )
     return lead_s
+
+
+def _zone(text: str) -> str:
+    try:
+        zone_of(text.strip())
+    except BadZone as error:
+        raise BadForecast(str(error)) from error
+    return text.strip()
 
 
 def _confidence(text: str | None) -> float:

@@ -30,7 +30,7 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def learn(loads: Iterable[tuple[float, int]], asks: Asked) -> Season:
     """What is to be known of a load, from (time in seconds, milli) in the order of their times."""
-    known = Season()
+    known = Season(zone=asks.zone)
     for at, load in loads:
         season.add(known, at, load, lead_s=asks.lead_s, confidence=asks.confidence)
     known.issued, known.came = [], None
@@ -80,7 +80,7 @@ def adopted(model: Model, asks: Asked, known: dict[str, Season], now: float) -> 
     for digest, learnt in model.seasons.items():
         seen = season.days(known[digest]) if digest in known else -1.0
         if seen < min(season.LEAST_DAYS, season.days(learnt)):
-            found[digest] = copy = season.moved(learnt, now)
+            found[digest] = copy = season.zoned(season.moved(learnt, now), asks.zone)
             if not as_asked:
                 season.unlearn(copy)
     return found

@@ -8,7 +8,7 @@ far a forecast was off is counted in multiples of the error that is usual at tha
 is what so many of the forecasts before stayed under.
 
 Everything is integers or + - x / and sqrt in plain Python, so that a fold is the same byte for byte anywhere. Times are
-seconds of log time, days and weeks those of UTC. Loads are in milli; within, they are counted in steps of `unit`,
+seconds of log time, days and weeks those of UTC, or of the local time that a season names. Loads are in milli; within, they are counted in steps of `unit`,
 chosen so that the greatest has four digits: so two seasons stay below 8 KiB as JSON.
 
 Bounds: `add` and `ahead` take constant time for a given lead. A load below 0 counts as 0.
@@ -21,7 +21,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-BUCKET_S = 900
+from tidewright.autoscaler.forecast.zone import BUCKET_S, BadZone, shift
+
 DAY, WEEK = 96, 168
 """Buckets of a day, hours of a week."""
 DAY_S = 86400
@@ -85,6 +86,7 @@ class Season(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What is folded of one metric's load; in steps, where nothing else is said.
 
     Attributes:
+        zone: the local time of the profile, a rule (`zone`); empty for UTC.
         unit: milli per step; 0 before the first sample.
         began: the first bucket, counted from 1970.
         at: time of the last sample, `load` what it was.
@@ -104,6 +106,7 @@ class Season(msgspec.Struct, kw_only=True, omit_defaults=True):
         came: the last that was judged.
     """
 
+    zone: str = ""
     unit: int = 0
     began: int = 0
     at: float = 0.0
@@ -234,9 +237,14 @@ def _coarser(season: Season) -> None:
     ]
 
 
-def _hour(bucket: int) -> int:
+def _local(season: Season, bucket: int) -> int:
+    """A bucket by local time."""
+    return bucket + shift(season.zone, bucket) if season.zone else bucket
+
+
+def _hour(local: int) -> int:
     """Of the week; which day the first is does not matter."""
-    return bucket // 4 % WEEK
+    return local // 4 % WEEK
 
 
 def _trust(season: Season, bucket: int) -> float:
@@ -246,8 +254,9 @@ def _trust(season: Season, bucket: int) -> float:
 
 
 def _profile(season: Season, bucket: int) -> float:
-    known = season.day[bucket % DAY]
-    return season.level if known < 0 else known + season.week[_hour(bucket)] * _trust(season, bucket)
+    local = _local(season, bucket)
+    known = season.day[local % DAY]
+    return season.level if known < 0 else known + season.week[_hour(local)] * _trust(season, bucket)
 
 
 def _close(season: Season) -> None:
@@ -265,7 +274,8 @@ def _close(season: Season) -> None:
 def _learn(season: Season, bucket: int, load: int) -> None:
     """Move the profile towards what was seen: the first two and four weeks are averaged, then what is older fades."""
     days = (bucket - season.began) // DAY
-    place, hour = bucket % DAY, _hour(bucket)
+    local = _local(season, bucket)
+    place, hour = local % DAY, _hour(local)
     known = season.day[place]
     season.day[place] = load if known < 0 else known + _part(load - known, min(days + 1, 14))
     off = load - season.day[place] - season.week[hour]
@@ -354,10 +364,11 @@ def _weights(season: Season) -> list[float]:
 
 def _seasonal(season: Season, bucket: int) -> tuple[int, int]:
     """The terms of the profile: how far it is off the level, and the hour of the week off it."""
-    known = season.day[bucket % DAY]
+    local = _local(season, bucket)
+    known = season.day[local % DAY]
     if known < 0:
         return 0, 0
-    return known - int(season.level), int(season.week[_hour(bucket)] * _trust(season, bucket))
+    return known - int(season.level), int(season.week[_hour(local)] * _trust(season, bucket))
 
 
 def _issue(season: Season, lead_s: float, confidence: float) -> None:
@@ -463,6 +474,20 @@ def moved(season: Season, until: float) -> Season:
     return copy
 
 
+def zoned(season: Season, zone: str) -> Season:
+    """The same by another local time, as the two are when the last sample came."""
+    if season.zone == zone:
+        return season
+    copy = msgspec.convert(msgspec.to_builtins(season), Season)
+    copy.zone = zone
+    if season.unit:
+        bucket = int(season.at // BUCKET_S)
+        later = shift(zone, bucket) - shift(season.zone, bucket)
+        copy.day = [season.day[(place - later) % DAY] for place in range(DAY)]
+        copy.week = [season.week[(hour - later // 4) % WEEK] for hour in range(WEEK)]
+    return copy
+
+
 _MOST, _MOST_STEPS, _MOST_UNIT, _MOST_WEIGHT = 2**53, 8 * STEPS, 2**44, 1_000_000
 """With these whatever is worked out of a season fits into the 64 bits that a log has for an integer."""
 _LATEST = 253_402_300_800  # the year 10000
@@ -472,6 +497,10 @@ def problem(season: Season) -> str:
     """What is wrong with a season that was not folded here; empty where nothing is."""
     if not 0 < season.unit <= _MOST_UNIT:
         return f"unit={season.unit}: from 1 to {_MOST_UNIT} is possible"
+    try:
+        shift(season.zone, 0)
+    except BadZone as error:
+        return str(error)
     if season.issued or season.came is not None:
         return "issued, came: what waits or was judged elsewhere says nothing here, leave both out"
     if not 0 <= season.at < _LATEST:

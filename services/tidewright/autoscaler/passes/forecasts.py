@@ -91,13 +91,25 @@ def recorded(
     seasons = {} if known is None else _in_use(scaler, known)
     as_before = known is None or (known.lead_s, known.confidence) == (asks.lead_s, asks.confidence)
     given = _given(scaler, target, policy, asks, at)
-    if known is None or given or again or not as_before or at - known.recorded_at >= EVERY_S:
+    zone_before = asks.zone if known is None else known.zone
+    if (
+        known is None
+        or given
+        or again
+        or not as_before
+        or zone_before != asks.zone
+        or at - known.recorded_at >= EVERY_S
+    ):
+        if not as_before:
+            seasons = _unlearnt(seasons)
+        seasons = {key: season.zoned(learnt, asks.zone) for key, learnt in seasons.items()}
         yield RecordForecast(
             at=at,
             target=target,
             lead_s=asks.lead_s,
             confidence=asks.confidence,
-            seasons=msgspec.to_builtins((seasons if as_before else _unlearnt(seasons)) | given),
+            zone=asks.zone,
+            seasons=msgspec.to_builtins(seasons | given),
         )
 
 
