@@ -90,7 +90,8 @@ SERVICES: tuple[Service, ...] = (
             "persistentvolumeclaim persistentvolume storageclass csinode csidriver csistoragecapacity "
             "resourceclaim resourceclaimtemplate resourceslice deviceclass devicetaintrule incumbent "
             "poddisruptionbudget replicationcontroller replicaset statefulset job "
-            "capacitybuffer limitrange priorityclass deployment cloneset customworkload template workloadspread"
+            "capacitybuffer limitrange priorityclass deployment cloneset customworkload template "
+            "workloadspread targetreplicas"
         ),
         writes=_words(
             "accept-request attempt-request book-capacity release-capacity plan-scale-up decline-scale-up close-scale-up "

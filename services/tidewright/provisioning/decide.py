@@ -108,6 +108,7 @@ KINDS = frozenset(
         "customworkload",
         "template",
         "workloadspread",
+        "targetreplicas",
     )
 )
 BEFORE_TAINT_RULES = InputSet(

@@ -130,7 +130,7 @@ class Evaluation:
         # Where many nodes are unready their controllers may be late for that: nothing is concluded, or taken back, until they are not.
         missed = coming_room.not_come(self.state, self.index, self.now) if self.view.healthy else []
         self.decisions += missed
-        self.decisions += coming_room.troubles(self.state, self.expecting, self.now)
+        self.decisions += coming_room.troubles(self.state, self.index, self.expecting, self.now)
         waiting = pending_pods.pods
         work = RequestWork(self.state, self.index, self.now, settings, binding=self.binding)
         self.decisions += promises.nodes_settled(work, closings)

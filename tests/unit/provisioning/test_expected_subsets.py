@@ -19,6 +19,7 @@ from tidewright.events.spread import (
     LedgerRules,
     PodPlaced,
     SubsetRule,
+    TargetReplicasObserved,
     WorkloadSpreadGone,
     WorkloadSpreadObserved,
 )
@@ -93,6 +94,53 @@ def test_a_decision_to_scale_is_split_by_the_replicas_that_it_asks_for() -> None
     cluster.settle()
     cluster.scaled("web", 24)
     assert cluster.ordered() == {"a": 8, "b": 12}  # 30 % of 24, of which none is known to be there
+
+
+def at_paths(cluster: Spread, replicas: int = 0, **more: Any) -> None:
+    cluster.tell(TargetReplicasObserved(at=cluster.now, namespace="ns", name="ws", replicas=replicas, **more))
+
+
+PATHS: JsonObject = {"targetFilter": {"replicasPathList": ["spec/parts/0/replicas"]}}
+
+
+def test_percentages_are_of_what_is_read_at_paths() -> None:
+    cluster = Spread(spec=PATHS)
+    at_paths(cluster, 20)
+    cluster.grow(10)
+    assert cluster.ordered() == {"a": 6, "b": 4}
+
+
+def test_a_decision_adds_to_what_was_read_at_paths() -> None:
+    cluster = Spread(config={"foresight": "decisions"}, spec=PATHS)
+    cluster.deployment("web", 4, status_replicas=4, template=cluster.form())
+    at_paths(cluster, 10)
+    cluster.settle()
+    cluster.scaled("web", 14)
+    assert cluster.ordered() == {"a": 6, "b": 4}  # 30 % of 10 + 10
+
+
+def test_what_was_read_last_holds_while_paths_cannot_be_read_and_when_the_spread_is_said_again() -> None:
+    cluster = Spread(spec=PATHS)
+    at_paths(cluster, 20)
+    at_paths(cluster, error="no such key")
+    cluster.spread("ws", subset("a", "30%"), subset("b"), spec=PATHS, refresh=True)
+    cluster.grow(10)
+    assert cluster.ordered() == {"a": 6, "b": 4}
+
+
+def test_nothing_is_read_at_paths_that_the_spread_does_not_name() -> None:
+    cluster = Spread()
+    at_paths(cluster, 20)  # of before somebody took them out
+    cluster.grow(10)
+    assert cluster.ordered() == {"a": 3, "b": 7}
+
+
+@pytest.mark.parametrize("replicas", [-(2**31), 0, 2**62])
+def test_whatever_is_read_at_paths_pods_are_put_somewhere(replicas: int) -> None:
+    cluster = Spread(spec=PATHS)
+    at_paths(cluster, replicas)
+    cluster.grow(10)
+    assert sum(cluster.ordered().values()) == 10
 
 
 def test_pods_that_are_there_hold_their_places() -> None:

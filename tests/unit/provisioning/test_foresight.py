@@ -14,6 +14,7 @@ from tidewright.events import registry
 from tidewright.events.config import ConfigSet
 from tidewright.events.placement import PlacementObjectObserved
 from tidewright.provisioning.foresight.kept import Workload
+from tidewright.provisioning.foresight.shares import MOST_S
 from tidewright.provisioning.foresight.wanted import WorkloadPods, lacking
 
 
@@ -100,6 +101,29 @@ def test_pods_that_come_cause_no_further_order() -> None:
     cluster.settle()
     assert orders(cluster) == [("g", 8)]
     assert cluster.state.foreseen == {}
+
+
+def test_eight_hundred_pods_of_a_new_deployment_are_one_increase_before_the_first_of_them() -> None:
+    """Within 500 ms of its creation, of which the rest is the way to the log and to the cloud; batch by batch they change nothing."""
+    cluster = Workloads(boots=False)
+    cluster.add_group("g", maximum=1000)
+    template = cluster.form("500m")
+    cluster.deployment("many", 800, template=template)
+    cluster.advance(0.02)
+    first = orders(cluster)
+    (load,) = {tuple(load.pods) for load in cluster.of(p.PlanScaleUp)[0].loads}
+    cluster.tell(f.ShapeObserved(at=cluster.now, digest=load[0], requests={"cpu": 500}, namespace="ns"))
+    cluster.replicas_of("many", "many-1", 800, template=template)
+    for begin in range(0, 800, 100):
+        for more in ({}, {"unschedulable_since": cluster.now}):
+            for number in range(begin, begin + 100):
+                cluster.made(f"many-1-{number}", load[0], replica_set("many-1"), **more)
+            cluster.advance(0.3)
+        cluster.deployment("many", 800, status_replicas=begin + 100)
+    cluster.settle()
+    assert len(first) == 1
+    assert sum(plan.pods for plan in cluster.of(p.PlanScaleUp)[0].expected) == 800
+    assert orders(cluster) == first
 
 
 def test_pods_that_are_recreated_have_the_room_of_those_before_them() -> None:
@@ -319,6 +343,41 @@ def test_counts_below_0_are_told_on_the_workload_once() -> None:
     (told,) = cluster.object_events("PodCountsImpossible")
     assert (told.target.kind, told.target.name) == ("Deployment", "web")
     assert "status.replicas" in told.message
+
+
+def overcounting(kind: str = "Deployment", *, there: int, said: int, wait_s: float = MOST_S) -> list[str]:
+    """What is told, after a while, of a workload whose controller says that it has so many pods."""
+    cluster = Workloads(boots=False)
+    cluster.add_group("g", maximum=20)
+    cluster.add_node("large", cpu=1_000_000, pods=1000)
+    cluster.workload(kind, "web", replicas=3, template=cluster.form(), status_replicas=said)
+    shape = cluster.shape({"cpu": 3000})
+    owner = replica_set("web-1") if kind == "Deployment" else replica_set("web", kind=kind)
+    for number in range(there):
+        cluster.made(f"web-1-{number}", shape, owner, node="large")
+    cluster.advance(wait_s)
+    for name in ("alone", "another"):  # evaluations that find the same
+        cluster.pod(name, cluster.shape({"cpu": 3000}))
+        cluster.settle()
+    return [told.message for told in cluster.object_events("PodCountsImpossible")]
+
+
+def test_a_count_of_pods_that_are_not_there_is_told_on_the_workload_once() -> None:
+    (told,) = overcounting(there=2, said=1_000_000)
+    assert "status.replicas: 1000000, and there are 2 pods" in told
+
+
+@pytest.mark.parametrize(
+    ("kind", "there", "said", "wait_s"),
+    [
+        ("Deployment", 3, 3, MOST_S),
+        ("Deployment", 4, 3, MOST_S),
+        ("Deployment", 2, 3, MOST_S / 2),  # its pods may come yet, or may have just ended
+        ("LeaderWorkerSet", 2, 3, MOST_S),  # which counts what it likes
+    ],
+)
+def test_of_other_counts_nothing_is_told(kind: str, there: int, said: int, wait_s: float) -> None:
+    assert overcounting(kind, there=there, said=said, wait_s=wait_s) == []
 
 
 @pytest.mark.parametrize(

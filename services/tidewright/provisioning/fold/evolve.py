@@ -16,7 +16,7 @@ from tidewright.events.config import ModesSet
 from tidewright.events.decisions import CancelTimer, ScaleWorkload, SetTimer
 from tidewright.events.facts import PodObserved, TemplateObserved
 from tidewright.events.incumbents import IncumbentObserved
-from tidewright.events.spread import WorkloadSpreadObserved
+from tidewright.events.spread import TargetReplicasObserved, WorkloadSpreadObserved
 from tidewright.events.timers import TimerFired
 from tidewright.kube.keys import pod_key
 from tidewright.provisioning.fold import workloads
@@ -32,7 +32,7 @@ from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.scaledown.removal.saga import REMOVALS
 from tidewright.provisioning.state import State
 
-_ALSO_AGAIN = frozenset((*SETTING, TemplateObserved, WorkloadSpreadObserved))
+_ALSO_AGAIN = frozenset((*SETTING, TemplateObserved, WorkloadSpreadObserved, TargetReplicasObserved))
 """Facts that are folded also when they are only said again: these were said once, long before anybody here read them."""
 _ALONE = ".0"
 """How the id of a decision ends before which its cause gave no other."""

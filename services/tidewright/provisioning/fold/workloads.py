@@ -12,7 +12,7 @@ from tidewright.events import facts as f
 from tidewright.events import outcomes as o
 from tidewright.events.acting import NOT_DONE
 from tidewright.events.decisions import ScaleWorkload
-from tidewright.events.spread import WorkloadSpreadGone, WorkloadSpreadObserved
+from tidewright.events.spread import TargetReplicasObserved, WorkloadSpreadGone, WorkloadSpreadObserved
 from tidewright.kube.keys import ObjectKey, key_of, pod_key
 from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.foresight.kept import (
@@ -140,7 +140,8 @@ def _went(state: State, key: str, workload: Workload) -> None:
 
 
 def spread(state: State, event: WorkloadSpreadObserved, touched: Touched) -> None:
-    key, spreading = key_of(event.namespace, event.name), spreading_of(event)
+    key = key_of(event.namespace, event.name)
+    spreading = spreading_of(event, state.spreads.get(key))
     if event.deleting_at is not None:
         _unspread(state, key, touched)
     elif state.spreads.get(key) != spreading:
@@ -149,6 +150,16 @@ def spread(state: State, event: WorkloadSpreadObserved, touched: Touched) -> Non
         if index is not None and index.spreads is not None:
             index.spreads.came(key, spreading)
         touched.workloads = True
+
+
+def target_replicas(state: State, event: TargetReplicasObserved, touched: Touched) -> None:
+    """What percentages of a spread are of, where it names paths; while they cannot be read, what was read last holds."""
+    key = key_of(event.namespace, event.name)
+    spreading = state.spreads.get(key)
+    if spreading is None or event.error or spreading.at_paths == event.replicas:
+        return
+    state.spreads[key] = msgspec.structs.replace(spreading, at_paths=event.replicas)
+    touched.workloads = True
 
 
 def spread_gone(state: State, event: WorkloadSpreadGone, touched: Touched) -> None:

@@ -113,21 +113,24 @@ class Spreading(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         mode: the mode that its annotation asks for; empty without one.
         closed: subsets that take no pods by now, as its status says.
+        at_paths: its target's replicas, as they were read last at the paths that it names; None: never.
     """
 
     spec: JsonObject = {}
     created_at: float = 0.0
     mode: str = ""
     closed: tuple[str, ...] = ()
+    at_paths: int | None = None
 
 
-def spreading_of(event: WorkloadSpreadObserved) -> Spreading:
-    """A WorkloadSpread as it is now. Of a status that cannot be read nothing is taken."""
+def spreading_of(event: WorkloadSpreadObserved, before: Spreading | None) -> Spreading:
+    """A WorkloadSpread as it is now; `before` as it was. Of a status that cannot be read nothing is taken."""
     return Spreading(
         spec=event.spec,
         created_at=event.created_at or 0.0,
         mode=event.annotations.get(MODE, ""),
         closed=_closed(event.status),
+        at_paths=before.at_paths if before is not None else None,
     )
 
 

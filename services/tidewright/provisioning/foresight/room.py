@@ -11,6 +11,7 @@ from tidewright.events.decisions import RecordObjectEvent
 from tidewright.events.provisioning import ExpectedPods, PlanScaleUp
 from tidewright.provisioning.fold.common import COUNTS_IMPOSSIBLE, DID_NOT_COME, EXPECTED_LIMITED, UNREADABLE
 from tidewright.provisioning.foresight.shares import (
+    MOST_S,
     Expecting,
     Share,
     kind_of,
@@ -106,7 +107,7 @@ def named(workload: str) -> str:
     return f"{kind} {name}"
 
 
-def troubles(state: State, expecting: Expecting, now: float) -> list[Decision]:
+def troubles(state: State, index: Index, expecting: Expecting, now: float) -> list[Decision]:
     """What is told, once, of workloads whose pods are not all expected (too many, or of a template that cannot be read), or that count in an odd way."""
     limit = "not all of the pods that it is about to make are expected: pod-injection-limit allows no more at a time"
     told = [(key, EXPECTED_LIMITED, limit) for key in expecting.cut]
@@ -125,6 +126,11 @@ def troubles(state: State, expecting: Expecting, now: float) -> list[Decision]:
         if fields and key not in expecting.cut and key not in state.said:
             counted = "the pods that it is about to make are counted by those that are there"
             told.append((key, COUNTS_IMPOSSIBLE, f"below 0, as no count can be: {fields}; {counted}"))
+    told += [
+        (key, COUNTS_IMPOSSIBLE, _too_many(state.workloads[key].observed, there))
+        for key, there in index.overcounted.items()
+        if key not in state.said and state.workloads[key].since + MOST_S <= now
+    ]
     return [
         RecordObjectEvent(
             at=now,
@@ -137,6 +143,13 @@ def troubles(state: State, expecting: Expecting, now: float) -> list[Decision]:
         for key, reason, message in sorted(told)
         if state.said.get(key) != message and (workload := state.workloads.get(key)) is not None
     ]
+
+
+def _too_many(said: int, there: int) -> str:
+    return (
+        f"status.replicas: {said}, and there are {there} pods of it, also after {MOST_S:.0f} s: "
+        "no nodes are ordered for so many of its pods before they are there"
+    )
 
 
 def not_come(state: State, index: Index, now: float) -> list[Decision]:

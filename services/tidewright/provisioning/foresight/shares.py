@@ -18,7 +18,7 @@ from tidewright.provisioning.foresight.kept import Scaling, Workload
 from tidewright.provisioning.foresight.spreading import Part, split
 from tidewright.provisioning.foresight.templates import Unreadable
 from tidewright.provisioning.foresight.templates import shape_of as shape_of_template
-from tidewright.provisioning.foresight.wanted import lacking
+from tidewright.provisioning.foresight.wanted import lacking, too_many
 from tidewright.provisioning.holding import SERVICE
 from tidewright.provisioning.index.claims import has_claims
 from tidewright.provisioning.index.index import Index
@@ -83,11 +83,15 @@ def renewed(state: State, index: Index) -> dict[str, int]:
         return {}
     for key in sorted({*counting.unsure, *state.scalings}):  # whether a decision counts, modes say
         index.lacks.pop(key, None)
+        index.overcounted.pop(key, None)
         if key not in state.workloads or counting.top(key) != key:
             continue
-        many = lacking(kind_of(key), wanting(state, index, key), counting.standing(state, key))
+        standing = counting.standing(state, key)
+        many = lacking(kind_of(key), wanting(state, index, key), standing)
         if many:
             index.lacks[key] = many
+        if too_many(kind_of(key), state.workloads[key], standing):
+            index.overcounted[key] = standing.active + standing.leaving
     counting.unsure.clear()
     return index.lacks
 

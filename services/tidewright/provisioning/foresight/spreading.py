@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tidewright.events.acting import MODE
 from tidewright.events.facts import PodObserved
-from tidewright.kube.customworkloads import BadApiVersion, group_version
+from tidewright.kube.customworkloads import BUILT_IN, BadApiVersion, GroupKind, group_version
 from tidewright.kube.keys import ObjectKey, PodKey, parts
 from tidewright.kube.selectors import SelectorError
 from tidewright.kube.workloadspreads import limits
@@ -43,10 +43,16 @@ class Part(NamedTuple):
 
 
 class Taking(NamedTuple):
-    """A spread that takes pods, and its subsets that take none by now."""
+    """A spread that takes pods.
+
+    Attributes:
+        closed: its subsets that take none by now.
+        beside: by how much what percentages are of is more than the workload's own replicas: paths say what that is.
+    """
 
     spread: Spread
     closed: frozenset[str]
+    beside: int = 0
 
 
 class Spreads:
@@ -89,7 +95,10 @@ class Spreads:
         found = sorted((state.spreads[spread].created_at, spread) for spread in self._targets.get(key, ()))
         for _, spread in found:
             if _takes(self._known[spread], workload) and _acts(state, spread):
-                return Taking(self._known[spread], frozenset(state.spreads[spread].closed))
+                closed = frozenset(state.spreads[spread].closed)
+                return Taking(
+                    self._known[spread], closed, _beside(self._known[spread], workload, state.spreads[spread])
+                )
         return None
 
 
@@ -100,6 +109,15 @@ def _takes(spread: Spread, workload: Workload) -> bool:
         return same and selected(spread.target_filter, workload.labels)
     except (BadApiVersion, SelectorError):
         return False
+
+
+def _beside(spread: Spread, workload: Workload, spreading: Spreading) -> int:
+    """Paths are those of the spread itself, or of the whitelist, which goes before for kinds of somebody else alone."""
+    if spreading.at_paths is None or spread.target is None:
+        return 0
+    own = spread.target_filter is not None and bool(spread.target_filter.replicas_path_list)
+    kind = GroupKind(group_version(spread.target.api_version)[0], spread.target.kind)
+    return spreading.at_paths - workload.replicas if own or kind not in BUILT_IN else 0
 
 
 def _acts(state: State, key: ObjectKey) -> bool:
@@ -167,7 +185,7 @@ def _slot(taking: Taking, subset: Subset, workload: Workload, held: Mapping[str,
     if subset.limit is None:
         return Slot(subset.name, -1, closed)
     try:
-        limit = limits.strict(subset.limit, workload.replicas)
+        limit = limits.strict(subset.limit, max(0, workload.replicas + taking.beside))
     except limits.NotALimit:
         limit = 0
     return Slot(subset.name, max(0, limit - held.get(named(taking.spread.name, subset.name), 0)), closed)

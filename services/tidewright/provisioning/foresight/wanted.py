@@ -8,6 +8,9 @@ from tidewright.provisioning.foresight.kept import Workload
 from tidewright.provisioning.pending.helped import SCALE_UP_DELAY
 from tidewright.provisioning.requests.spec import consumes
 
+COUNTED = frozenset(("Deployment", "ReplicaSet", "StatefulSet", "Job", "CloneSet"))
+"""Kinds of workloads whose pods are all known, and whose controllers count these and nothing else."""
+
 
 class WorkloadPods(msgspec.Struct, frozen=True):
     """Pods that a workload has.
@@ -57,6 +60,15 @@ def impossible(workload: Workload) -> str:
         "succeeded": workload.succeeded,
     }
     return ", ".join(field for field, count in counts.items() if count < 0)
+
+
+def too_many(kind: str, workload: Workload, standing: WorkloadPods) -> bool:
+    """Whether a controller says that it has more pods than there are, also of those that leave.
+
+    Of kinds of somebody else it is not known what their controllers count, or whether all that is between them and their
+    pods is watched.
+    """
+    return kind in COUNTED and workload.observed > standing.active + standing.leaving
 
 
 def makes_pods(workload: Workload) -> bool:

@@ -73,6 +73,7 @@ class Index:
         counting: whose pods are whose; None where nothing is expected.
         spreads: WorkloadSpreads by their targets; None where nothing is expected.
         lacks: workloads that lack pods, to how many, as of when they were last looked at (`foresight.shares`).
+        overcounted: workloads whose controllers say that they have more pods than there are, to how many are, likewise.
         odd_budgets: disruption budget to its selector, and what is wrong with that.
         budget_pods: disruption budget to its selector, and the shape of a pod that it covers.
         read: pod templates of buffers as they were read, by what for; each holds as long as the template is the same object.
@@ -108,6 +109,7 @@ class Index:
         self.counting: Counting | None = None
         self.spreads: Spreads | None = None
         self.lacks: dict[str, int] = {}
+        self.overcounted: dict[str, int] = {}
         self.odd_budgets: dict[ObjectKey, tuple[JsonObject | None, str]] = {}
         self.budget_pods: dict[ObjectKey, tuple[JsonObject, str]] = {}
         self.read: dict[tuple[str, BufferKey], Read] = {}
