@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -121,14 +122,17 @@ class Backwards:
 
     async def _between(self, patterns: Sequence[str], low: int, high: int) -> list[Record]:
         """What matches filters that do not overlap, of a part that is short beside what lies behind it."""
-        found: list[Record] = []
-        for pattern in patterns:
+
+        async def of(pattern: str) -> list[Record]:
+            found: list[Record] = []
             async with aclosing(self._source.records(pattern, low - 1, AHEAD)) as records:
                 async for record in records:
                     if record.seq > high:
                         break
                     found.append(record)
-        return found
+            return found
+
+        return [record for part in await asyncio.gather(*map(of, patterns)) for record in part]
 
 
 def class_of(record: Record) -> str:

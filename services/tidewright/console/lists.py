@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from tidewright.asking.answers import ListedObject, stamp
 from tidewright.asking.listing import LISTED, Board, filled
@@ -21,8 +24,8 @@ from tidewright.log.reader import Record
 
 KEPT = 24
 """Lists of earlier moments that are kept."""
-HELD_S = 6 * 3600.0
-"""For so long at most a change is taken to hold something back."""
+AT_ANY_TIME = float("-inf")
+"""As of which rows are made that are kept: what holds an object is there with its end, whatever the time is."""
 TOO_FAR = 50_000
 """Sequences behind which a list is made anew instead of being brought up to date."""
 ALL_KINDS = tuple(LISTED)
@@ -34,37 +37,43 @@ class Rows:
 
     Attributes:
         board: the last words about them.
-        rows: a row each.
+        at: log time of the moment, seconds.
+        rows: a row each, with the end of what holds the object, also where that has passed.
         spoken: subject to the sequence of its last word.
     """
 
     board: Board
+    at: float
     rows: dict[Reference, ListedObject] = field(default_factory=dict)
     spoken: dict[str, int] = field(default_factory=dict)
-    _sorted: tuple[ListedObject, ...] | None = None
+    _order: list[Reference] | None = None
+    _items: tuple[ListedObject, ...] | None = None
 
     def items(self) -> tuple[ListedObject, ...]:
-        """The rows by namespace and name."""
-        if self._sorted is None:
-            rows = self.rows
-            self._sorted = tuple(rows[one] for one in sorted(rows, key=lambda r: (r.namespace, r.name)))
-        return self._sorted
+        """The rows as of the moment, by namespace and name."""
+        if self._items is None:
+            ordered, at = (self.rows[asked] for asked in self.order()), stamp(self.at)
+            self._items = tuple(
+                row if row.held_until is None or row.held_until > at else replace(row, held_until=None)
+                for row in ordered
+            )
+        return self._items
 
-    def held_about(self, at: float) -> set[Reference]:
-        """Those of which something may be held back at that time, and not at another: rows say so of their own time alone."""
-        since = stamp(at - HELD_S)
-        return {
-            asked
-            for asked, row in self.rows.items()
-            if row.held_until is not None or (row.last_change is not None and row.last_change >= since)
-        }
+    def order(self) -> list[Reference]:
+        """The objects by namespace and name."""
+        if self._order is None:
+            self._order = sorted(self.rows, key=lambda r: (r.namespace, r.name))
+        return self._order
 
-    def again(self, touched: set[Reference], now: float) -> None:
-        """Make the rows of some objects anew."""
-        if touched:
-            self._sorted = None
+    def again(self, touched: set[Reference], at: float) -> None:
+        """Make the rows of some objects anew; it is `at` now, log time in seconds."""
+        if touched or at != self.at:
+            self._items = None
+        self.at = at
         for asked in touched:
-            row = self.board.row(asked, now)
+            row, before = self.board.row(asked, AT_ANY_TIME), self.rows.get(asked)
+            if (row is None) != (before is None):
+                self._order = None
             if row is None:
                 self.rows.pop(asked, None)
             else:
@@ -83,31 +92,46 @@ class Lists:
 
     async def of(self, kind: str, moment: Moment) -> Rows:
         """The objects of a kind as of a moment."""
-        async with self._lock:
-            await self._bring_up(kind, moment)
-            if moment.end or moment.seq >= self._position:
-                return self._now[kind]
-            key = (kind, moment.seq)
-            if key not in self._before:
-                self._before[key] = await self._earlier(self._nearest(kind, moment.seq), moment)
-                while len(self._before) > KEPT:
-                    self._before.popitem(last=False)
-            self._before.move_to_end(key)
-            return self._before[key]
+        [rows] = await self.of_all((kind,), moment)
+        return rows
 
-    async def _bring_up(self, kind: str, moment: Moment) -> None:
+    async def of_all(self, kinds: Sequence[str], moment: Moment) -> list[Rows]:
+        """Those of several kinds; they are asked for beside one another."""
+        async with self._lock:
+            await self._bring_up(kinds, moment)
+            if moment.end or moment.seq >= self._position:
+                for kind in kinds:
+                    self._now[kind].again(set(), moment.at)
+                return [self._now[kind] for kind in kinds]
+            absent = [kind for kind in kinds if (kind, moment.seq) not in self._before]
+            found = await asyncio.gather(
+                *(self._earlier(self._nearest(kind, moment.seq), moment) for kind in absent)
+            )
+            self._before.update(((kind, moment.seq), rows) for kind, rows in zip(absent, found, strict=True))
+            for kind in kinds:
+                self._before.move_to_end((kind, moment.seq))
+            asked = [self._before[kind, moment.seq] for kind in kinds]
+            while len(self._before) > KEPT:
+                self._before.popitem(last=False)
+            return asked
+
+    async def _bring_up(self, kinds: Sequence[str], moment: Moment) -> None:
         if moment.seq - self._position > TOO_FAR:
             self._now.clear()
         if self._now and moment.seq > self._position:
             await self._take_in(moment)
         if not self._now:
             self._position = max(self._position, (await self._source.bounds())[1])
-        if kind not in self._now:
-            rows = Rows(Board(self._source, kind))
-            for record in await filled(rows.board, self._position):
-                rows.spoken[record.subject] = record.seq
-            rows.again(set(rows.board.references()), moment.at)
-            self._now[kind] = rows
+        absent = [kind for kind in kinds if kind not in self._now]
+        found = await asyncio.gather(*(self._made(kind, moment) for kind in absent))
+        self._now.update(zip(absent, found, strict=True))
+
+    async def _made(self, kind: str, moment: Moment) -> Rows:
+        rows = Rows(Board(self._source, kind), moment.at)
+        for record in await filled(rows.board, self._position):
+            rows.spoken[record.subject] = record.seq
+        rows.again(set(rows.board.references()), moment.at)
+        return rows
 
     async def _take_in(self, moment: Moment) -> None:
         """What was said since, of all kinds that are held."""
@@ -133,9 +157,9 @@ class Lists:
         later = [subject for subject, seq in base.spoken.items() if seq > moment.seq]
         words: list[Record] = await self._source.earlier(later, moment.seq) if later else []
         board, touched = base.board.as_of(later, words)
-        rows = Rows(board, dict(base.rows), dict(base.spoken))
+        rows = Rows(board, moment.at, dict(base.rows), dict(base.spoken), base.order())
         for subject in later:
             del rows.spoken[subject]
         rows.spoken.update((record.subject, record.seq) for record in words)
-        rows.again(touched | rows.held_about(moment.at), moment.at)
+        rows.again(touched, moment.at)
         return rows

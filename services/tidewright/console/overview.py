@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,8 +91,12 @@ class GroupRow:
 async def page(source: Source, lists: Lists, backwards: Backwards, looking: Looking) -> dict[str, Any]:
     """What the template is given."""
     sections, wrong, groups = [], [], []
-    for kind, name in TITLES.items():
-        rows = await lists.of(kind, looking.moment)
+    listed, (changes, whole), standing = await asyncio.gather(
+        lists.of_all(tuple(TITLES), looking.moment),
+        changed(source, backwards, looking),
+        positions(source, looking.moment),
+    )
+    for (kind, name), rows in zip(TITLES.items(), listed, strict=True):
         items = rows.items()
         bad = [item for item in items if item.wrong]
         wrong += bad
@@ -100,7 +105,6 @@ async def page(source: Source, lists: Lists, backwards: Backwards, looking: Look
         sections.append(Section(kind, name, tuple(lately[:SHOWN]), len(items), len(bad), moving))
         if kind == "nodegroup":
             groups = [group_row(rows, item) for item in lately[:SHOWN]]
-    changes, whole = await changed(source, backwards, looking)
     return {
         "sections": sections,
         "wrong": wrong[:WRONG_SHOWN],
@@ -109,7 +113,7 @@ async def page(source: Source, lists: Lists, backwards: Backwards, looking: Look
         "changes": [change for change in changes if not change.failed][:CHANGES_SHOWN],
         "failures": [change for change in changes if change.failed][:SHOWN],
         "changes_whole": whole,
-        "halted": [place for place in await positions(source, looking.moment) if place.checkpoint is None],
+        "halted": [place for place in standing if place.checkpoint is None],
     }
 
 

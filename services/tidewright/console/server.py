@@ -364,4 +364,4 @@ async def warmed(console: Console) -> None:
     """Have the lists of the first page there before anybody asks for it."""
     with translated():
         looking = await console.moments.looking({})
-        await asyncio.gather(*(console.lists.of(kind, looking.moment) for kind in overview.TITLES))
+        await console.lists.of_all(tuple(overview.TITLES), looking.moment)

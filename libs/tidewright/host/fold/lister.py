@@ -90,7 +90,7 @@ class Lister(Protocol):
         ...
 
     def row(self, words: Words, now: float) -> Row:
-        """The row of an object; `now` is the log time that was asked for, seconds."""
+        """The row of an object; `now` is the log time that was asked for, seconds: `held_until` alone goes by it."""
         ...
 
 
