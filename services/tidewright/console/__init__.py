@@ -11,7 +11,7 @@ live       what comes on the log, told to the browsers that look at now
 charts     drawings as SVG
 words      times, spans and amounts as people read them
 api        the questions of the command line, as JSON
-apart      work in a child process at lowest priority, one at a time
+apart      work in child processes at lowest priority, one at a time: what is waited for goes first
 beside     what an incumbent did, where we decide in shadow
 verifying  the log verified in the background
 overview, listing, objects, events, capacity, shards, trust, what_if

@@ -23,7 +23,7 @@ from tidewright.asking.questions import ROOT
 from tidewright.asking.source import Source
 from tidewright.console import api, charts, events, listing, objects, overview, trust, words
 from tidewright.console.access import Access
-from tidewright.console.apart import Apart
+from tidewright.console.apart import Apart, Turns
 from tidewright.console.asked import WINDOWS, Looking, Moments
 from tidewright.console.backwards import Backwards
 from tidewright.console.kept import Kept
@@ -89,8 +89,9 @@ class Console:
         self.kept = Kept()
         self.tried = Kept()
         """Runs of a child: nobody else waits for these."""
-        self.apart = Apart()
-        self.verifying = Verifying(self.source, *self.verifies)
+        turns = Turns()
+        self.apart = Apart(turns=turns)
+        self.verifying = Verifying(self.source, *self.verifies, turns)
         self._background: asyncio.Task[None] | None = None
         self.templates = templates()
         self._static = {name: (files(__package__) / "static" / name).read_bytes() for name in STATIC}

@@ -20,6 +20,7 @@ from tidewright.asking.errors import CommandError, translated
 from tidewright.asking.fold_files import FoldFiles, KeptFold, Whose
 from tidewright.asking.point_in_time import INTERLEAVED, end_of
 from tidewright.asking.source import Source
+from tidewright.console.apart import Turns
 from tidewright.host.process.software import software_in
 from tidewright.log.diagnostics import get_logger
 from tidewright.log.reader import Record
@@ -70,6 +71,7 @@ class Verifying:
     Attributes:
         command: what answers `verify -o json`; none where nothing is verified.
         environment: of the child.
+        turns: in which it makes room for a child that is waited for.
         running_up_to: of the run that goes on; 0 when none does.
         failure: the last run that found a difference.
         problem: why the last run came to nothing; empty when it did not.
@@ -79,6 +81,7 @@ class Verifying:
     source: Source
     command: Sequence[str] = ()
     environment: dict[str, str] = field(default_factory=dict)
+    turns: Turns = field(default_factory=Turns)
     latest: Ran | None = None
     failure: Ran | None = None
     running_up_to: int = 0
@@ -98,6 +101,7 @@ class Verifying:
             logger.warning("what was verified before is not known", error=str(error))
         while True:
             await asyncio.sleep(pause)
+            await self.turns.free()
             begun = time.monotonic()
             try:
                 with translated():
@@ -119,13 +123,16 @@ class Verifying:
             "nice", "-n", str(LOWEST), *self.command,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=self.environment or None,
         )  # fmt: skip
-        try:
-            said, complained = await child.communicate()
-        except asyncio.CancelledError:
-            with contextlib.suppress(ProcessLookupError):
-                child.kill()
-            await child.wait()
-            raise
+        with self.turns.background(child) as made_room:
+            try:
+                said, complained = await child.communicate()
+            except asyncio.CancelledError:
+                with contextlib.suppress(ProcessLookupError):
+                    child.kill()
+                await child.wait()
+                raise
+        if made_room() and child.returncode:
+            return  # the next one goes on from where it stood
         try:
             answer = msgspec.json.decode(said, type=LogVerification)
         except msgspec.MsgspecError:

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tidewright.asking.errors import Unavailable
-from tidewright.console.apart import LOWEST, Apart
+from tidewright.console.apart import LOWEST, Apart, Turns
 
 ASKS = """
 import asyncio, os, sys
@@ -46,3 +46,18 @@ def test_it_ends_with_whoever_asked_even_when_that_is_killed() -> None:
         asking.kill()
     gone, _ = psutil.wait_procs([child], timeout=60)
     assert gone == [child]
+
+
+async def test_what_nobody_waits_for_makes_room_for_what_somebody_does() -> None:
+    turns = Turns()
+    apart = Apart(turns=turns)
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", "import time; time.sleep(600)")
+    try:
+        with turns.background(child) as made_room:
+            assert not made_room()
+            await apart.run(os.getpid)
+            assert await asyncio.wait_for(child.wait(), 60)
+            assert made_room()
+        await asyncio.wait_for(turns.free(), 60)
+    finally:
+        apart.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import html
+import os
 import re
 import sys
 import time
@@ -23,6 +24,7 @@ from tidewright.asking.exported import ExportedLog
 from tidewright.asking.point_in_time import moment_of
 from tidewright.asking.service_state import Asked, restored
 from tidewright.asking.services import BY_NAME
+from tidewright.console.apart import Turns
 from tidewright.console.backwards import KEPT_RECORDS, Backwards
 from tidewright.console.capacity import groups_of
 from tidewright.console.kept import Kept
@@ -246,6 +248,25 @@ async def test_verification_that_comes_to_nothing_says_why() -> None:
     )
     with pytest.raises(CommandError, match="no such thing"):
         await verifying.verified_once()
+
+
+async def test_a_verification_that_made_room_is_no_failure_and_waits_its_turn() -> None:
+    turns = Turns()
+    command = (sys.executable, "-c", "import time; time.sleep(600)")
+    verifying = Told(ExportedLog(ExportFile(LOG)), command, dict(os.environ), turns)
+    running = asyncio.create_task(verifying.verified_once())
+
+    async def works() -> bool:
+        return turns.is_working
+
+    await until(works, bool)
+    with turns.waited_for():
+        await asyncio.wait_for(running, 60)
+        assert (verifying.problem, verifying.latest) == ("", None)
+        waiting = asyncio.create_task(turns.free())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+    await asyncio.wait_for(waiting, 60)
 
 
 async def test_verification_goes_on_where_no_process_could_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
