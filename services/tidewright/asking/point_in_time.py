@@ -23,6 +23,8 @@ from tidewright.log.reader import Record
 
 INTERLEAVED = 200
 """Facts of several writers stand at most so many places from where their times would put them."""
+EVENLY = 4
+"""Times that a place is looked for as if log time passed evenly along the log, before the stretch is halved each time."""
 _SEQUENCE = re.compile(r"(?:seq:|#)(\d+)$")
 
 
@@ -104,7 +106,7 @@ async def moment_of(
         raise BadInput(f"{option} {readable(at)} is still to come: {retained}")
     if at >= now:
         return Moment(last, at, end=True, ended=now if readable(at) != readable(now) else None)
-    return Moment(await last_before(source, first, last, at), at)
+    return Moment(await last_before(source, first, last, at, times=(oldest, now)), at)
 
 
 async def end_of(source: Source) -> float:
@@ -121,18 +123,28 @@ async def beginning_of(source: Source, first: int) -> float:
     return log_time(await source.first_of(f"{source.subjects.root}.fact.>", first)) or 0.0
 
 
-async def last_before(source: Source, first: int, last: int, at: float) -> int:
-    """The last sequence before the first event that is later than `at`."""
+async def last_before(
+    source: Source, first: int, last: int, at: float, *, times: tuple[float, float] = (0.0, 0.0)
+) -> int:
+    """The last sequence before the first event that is later than `at`; `times` are those of the two ends, where they are known."""
     facts = f"{source.subjects.root}.fact.>"
     low, high = first, last + 1  # a fact later than `at` starts at or after `low`; at `high` none is needed
+    earlier, later = times  # what had been reached at these
+    tried, aside = 0, INTERLEAVED // 2
     while high - low > INTERLEAVED:
         middle = (low + high) // 2
+        if tried < EVENLY and later > earlier:
+            guessed = low + int((high - low) * min(1.0, max(0.0, (at - earlier) / (later - earlier))))
+            # A little towards the end that is further away, so that this one comes near, too.
+            guessed += aside if guessed < middle else -aside
+            middle = min(max(guessed, low + 1), high - 1)
+        tried, aside = tried + 1, 2 * aside
         record = await source.first_of(facts, middle)
         logged_at = log_time(record)
         if record is None or (logged_at is not None and logged_at > at):
-            high = middle
+            high, later = middle, later if logged_at is None else logged_at
         else:
-            low = max(middle, record.seq)
+            low, earlier = max(middle, record.seq), earlier if logged_at is None else logged_at
     start = max(first, low - INTERLEAVED)
     async with aclosing(source.records(after=start - 1, ahead=INTERLEAVED)) as records:
         async for record in records:
@@ -145,7 +157,7 @@ async def last_before(source: Source, first: int, last: int, at: float) -> int:
 async def _reached(source: Source, seq: int) -> float:
     """The log time that had been reached at a sequence."""
     greatest = 0.0
-    async with aclosing(source.records(after=max(0, seq - INTERLEAVED))) as records:
+    async with aclosing(source.records(after=max(0, seq - INTERLEAVED), ahead=INTERLEAVED)) as records:
         async for record in records:
             if record.seq > seq:
                 break
