@@ -304,8 +304,12 @@ class Log(Bus):
         """First and last sequence of the stream; last is first - 1 when it is empty."""
         extent = await self.extent()
         if extent is None:
-            raise errors.WrongStream(f"no stream of cluster {self.cluster!r} at {shown(self.url)}")
+            raise self.missing()
         return extent.first, extent.last
+
+    def missing(self) -> errors.WrongStream:
+        """That there is no log of this cluster."""
+        return errors.WrongStream(f"no stream of cluster {self.cluster!r} at {shown(self.url)}")
 
     async def extent(self) -> Extent | None:
         """What the stream says of itself; None when it is not there."""

@@ -17,6 +17,7 @@ point_in_time    everything up to a time or a sequence, found without reading th
 starting_states  the states that a part of a log starts from
 replaying        a log decided once more
 service_state    a service's state as of a moment
+remembered       records and answers that were had before, kept for whoever asks again
 lookups          what belongs to an object or a decision: decisions, causes, outcomes
 aftermath        what a decision to scale led to, down to the pods
 suggestions      an object that nobody knows: what may have been meant

@@ -279,7 +279,26 @@ async def why_of(
     explainer: Explainer[Any] | None,
     concerned: Reference | None = None,
 ) -> Why:
-    """Explain one decision, or what of it concerns an object: reasons, causes, outcome, and what would have changed it."""
+    """Explain one decision, or what of it concerns an object: reasons, causes, outcome, and what would have changed it.
+
+    What is over stays as it is, and is worked out once.
+    """
+    question = (decided.record.body, decided.seq, service.name if service is not None else "", concerned)
+    why: Why | None = source.answered.get(question)
+    if why is None:
+        why = await _worked_out(source, decided, service, explainer, concerned)
+        if why.outcome is not None or not isinstance(decided.event, Effect):
+            source.answered.put(question, why)
+    return why
+
+
+async def _worked_out(
+    source: Source,
+    decided: Found,
+    service: Service | None,
+    explainer: Explainer[Any] | None,
+    concerned: Reference | None,
+) -> Why:
     event = decided.event
     name = lookups.service_of(source.subjects, decided.record)
     because = getattr(event, "because", ())

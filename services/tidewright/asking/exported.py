@@ -19,6 +19,7 @@ import msgspec
 from tidewright.asking.errors import BadInput
 from tidewright.asking.kept_folds import KeptFolds
 from tidewright.asking.progress import progress
+from tidewright.asking.remembered import Answered
 from tidewright.asking.source import Anchors, keyring_of, matches, vouching
 from tidewright.log.export import ExportFile
 from tidewright.log.reader import Record
@@ -136,6 +137,7 @@ class ExportedLog:
         self.stream = file.manifest.stream
         self.since = file.manifest.since
         self.folds = KeptFolds()
+        self.answered = Answered()
         self.everywhere = not file.manifest.namespaces
         self._indexed: Indexed | None = None
         self._keyring = keyring_of(self.subjects, file.manifest.keys, anchors)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace
 from pathlib import Path
@@ -19,6 +19,7 @@ from tidewright.asking import postponed  # noqa: F401  # before the NATS client
 from tidewright.asking.errors import BadInput, CommandError, Unavailable, translated
 from tidewright.asking.kept_folds import KeptFolds
 from tidewright.asking.options import THE_LOG, AskedLogOptions, LogOptions
+from tidewright.asking.remembered import Answered, Remembered
 from tidewright.asking.running import located
 from tidewright.asking.services import SERVICES, Role
 from tidewright.events import registry
@@ -80,6 +81,8 @@ class Source(Protocol):
     """Of a part of a log, the log time that it begins with, seconds."""
     folds: KeptFolds
     """States that were folded of it."""
+    answered: Answered
+    """What was said of it that stays so."""
     everywhere: bool
     """Whether all namespaces are on it: a part by namespace leaves out what decides over the whole cluster."""
 
@@ -213,11 +216,14 @@ class RunningLog:
         self.since: float | None = None
         self.everywhere = True
         self.folds = KeptFolds()
+        self.answered = Answered()
         self.vouched = self.anchors is not None
         self.part = False
         self.promised: Mapping[str, int] = {}
         self._words: Known = {}
         self._words_at = 0
+        self._decided = Remembered(self.records)
+        self._created = ""
 
     async def cluster_id(self) -> str:
         info = await self.log.api(f"STREAM.INFO.{self.stream}", {})
@@ -239,8 +245,7 @@ class RunningLog:
     async def merged(self, patterns: Sequence[str], after: int = 0) -> AsyncGenerator[Record, None]:
         # One reader each: a consumer with several filters makes the server slow (decision record 0003).
         async with AsyncExitStack() as stack:
-            readers = [await stack.enter_async_context(self.log.reader([p], after=after)) for p in patterns]
-            streams = [reader.until_current() for reader in readers]
+            streams = [await stack.enter_async_context(aclosing(self._read(p, after))) for p in patterns]
             heads = await asyncio.gather(*(anext(stream, None) for stream in streams))
             heap = [(head.seq, i, head) for i, head in enumerate(heads) if head is not None]
             heapify(heap)
@@ -252,6 +257,13 @@ class RunningLog:
                     heappop(heap)
                 else:
                     heapreplace(heap, (following.seq, i, following))
+
+    def _read(self, pattern: str, after: int) -> AsyncGenerator[Record, None]:
+        """As `records`; of what was decided about one object, what was read before is not asked for again."""
+        decided = self.subjects.class_token(pattern) == "decision" and not {"*", ">"} & set(
+            pattern.split(".")
+        )
+        return self._decided.records(pattern, after) if decided else self.records(pattern, after)
 
     async def narrowed(self, patterns: Sequence[str], after: int) -> Sequence[str]:
         # A look at the index takes less than a reader, and a subject's reader less than a wildcard's.
@@ -324,7 +336,14 @@ class RunningLog:
         return [record async for record in self.records(after=max(0, last - count), ahead=count)]
 
     async def bounds(self) -> tuple[int, int]:
-        first, last = await self.log.bounds()
+        extent = await self.log.extent()
+        if extent is None:
+            raise self.log.missing()
+        first, last = extent.first, extent.last
+        if extent.created != self._created or last < self._words_at:
+            self._decided.forget()
+            self.answered.forget()
+            self._created = extent.created
         if last != self._words_at:
             self._words, self._words_at = (
                 {},
