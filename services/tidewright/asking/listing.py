@@ -13,6 +13,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from importlib import import_module
 
+import msgspec
+
 from tidewright.asking.answers import (
     KindList,
     ListedKind,
@@ -235,6 +237,15 @@ class Board:
         )
         return self._item(asked, now) if there else None
 
+    def measured(self, asked: Reference) -> tuple[MeasuredValue, ...]:
+        """What an object is decided by, where that is a value between watermarks: rows have it only where they are all shown."""
+        if self.lister is None:
+            return ()
+        return tuple(
+            MeasuredValue(metric=m.metric, value=m.value, low_watermark=m.low, high_watermark=m.high)
+            for m in self.lister.measured(self._words(asked))
+        )
+
     def as_of(self, subjects: Iterable[str], earlier: Iterable[Record]) -> tuple[Board, set[Reference]]:
         """A board of before, and whose rows are others there: of some subjects the words were these, or none."""
         board = Board(self.source, self.kind, self.namespace, self.name)
@@ -297,20 +308,19 @@ class Board:
                 self.about[place].add(asked)
 
     def items(self, now: float) -> Iterable[ListedObject]:
-        """The rows, by namespace and name."""
+        """The rows, by namespace and name, with what is measured."""
         for asked in self.references():
-            yield self._item(asked, now)
+            yield msgspec.structs.replace(self._item(asked, now), measured=self.measured(asked))
+
+    def _words(self, asked: Reference) -> Words:
+        decisions = sorted(self.decided.get(asked, {}).values(), key=_place, reverse=True)
+        decided = tuple(decision for _, decision in decisions)
+        return Words(asked, self.facts.get(asked), decided, tuple(self.context.values()))
 
     def _item(self, asked: Reference, now: float) -> ListedObject:
-        decisions = sorted(self.decided.get(asked, {}).values(), key=_place, reverse=True)
-        latest = decisions[0][1] if decisions else None
-        by = self.service.name if self.service is not None else decisions[0][0] if decisions else ""
-        words = Words(
-            asked,
-            self.facts.get(asked),
-            tuple(decision for _, decision in decisions),
-            tuple(self.context.values()),
-        )
+        words = self._words(asked)
+        latest = next(iter(words.decisions), None)
+        by = self.service.name if self.service is not None else self._decided_by(asked, latest)
         row = self._row(words, by, now)
         return ListedObject(
             kind=asked.kind,
@@ -324,11 +334,12 @@ class Board:
             last_change=stamp_if_set(row.changed_at),
             last_decision=latest.id if latest is not None else "",
             wrong=row.wrong,
-            measured=tuple(
-                MeasuredValue(metric=m.metric, value=m.value, low_watermark=m.low, high_watermark=m.high)
-                for m in row.measured
-            ),
         )
+
+    def _decided_by(self, asked: Reference, decision: Decision | None) -> str:
+        """The service that took one of the decisions about an object."""
+        taken = self.decided.get(asked, {}).values()
+        return next((name for name, other in taken if other is decision), "")
 
     def _row(self, words: Words, by: str, now: float) -> Row:
         lister = self.lister

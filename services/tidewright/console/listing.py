@@ -36,7 +36,7 @@ async def page(lists: Lists, looking: Looking, kind: str) -> dict[str, Any]:
     pages = max(1, -(-len(items) // AT_ONCE))
     if not number.isdigit() or not 1 <= int(number) <= pages:
         raise BadInput(f"page={number}: 1 to {pages}")
-    shown = items[(int(number) - 1) * AT_ONCE : int(number) * AT_ONCE]
+    shown = rows.whole(items[(int(number) - 1) * AT_ONCE : int(number) * AT_ONCE])
     return {
         "kind": kind,
         "title": TITLES[kind],

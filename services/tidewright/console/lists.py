@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
@@ -38,7 +38,7 @@ class Rows:
     Attributes:
         board: the last words about them.
         at: log time of the moment, seconds.
-        rows: a row each, with the end of what holds the object, also where that has passed.
+        rows: a row each, with the end of what holds the object, also where that has passed, and without what is measured.
         spoken: subject to the sequence of its last word.
     """
 
@@ -50,7 +50,7 @@ class Rows:
     _items: tuple[ListedObject, ...] | None = None
 
     def items(self) -> tuple[ListedObject, ...]:
-        """The rows as of the moment, by namespace and name."""
+        """The rows as of the moment, by namespace and name; those that are shown are `whole`."""
         if self._items is None:
             ordered, at = (self.rows[asked] for asked in self.order()), stamp(self.at)
             self._items = tuple(
@@ -58,6 +58,13 @@ class Rows:
                 for row in ordered
             )
         return self._items
+
+    def whole(self, items: Iterable[ListedObject]) -> tuple[ListedObject, ...]:
+        """Some rows, with what is measured: working that out for ten thousand takes longer than reading them."""
+        return tuple(
+            replace(item, measured=self.board.measured(Reference(item.kind, item.namespace, item.name)))
+            for item in items
+        )
 
     def order(self) -> list[Reference]:
         """The objects by namespace and name."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,10 +102,10 @@ async def page(source: Source, lists: Lists, backwards: Backwards, looking: Look
         bad = [item for item in items if item.wrong]
         wrong += bad
         moving = sum(item.now != item.wanted and bool(item.wanted) for item in items)
-        lately = sorted(items, key=lambda item: (not item.wrong, item.last_change is None, _later(item)))
-        sections.append(Section(kind, name, tuple(lately[:SHOWN]), len(items), len(bad), moving))
+        lately = rows.whole(_lately(bad, items))
+        sections.append(Section(kind, name, lately, len(items), len(bad), moving))
         if kind == "nodegroup":
-            groups = [group_row(rows, item) for item in lately[:SHOWN]]
+            groups = [group_row(rows, item) for item in lately]
     return {
         "sections": sections,
         "wrong": wrong[:WRONG_SHOWN],
@@ -117,12 +118,19 @@ async def page(source: Source, lists: Lists, backwards: Backwards, looking: Look
     }
 
 
-def _later(item: ListedObject) -> str:
-    """Sorts times from the last one on: an RFC 3339 time, with each digit turned round."""
-    return (item.last_change or "").translate(_TURNED)
+def _lately(bad: Sequence[ListedObject], items: Sequence[ListedObject]) -> list[ListedObject]:
+    """The first ones that are shown: what is wrong, then the others, each from the last change on."""
+    first = _by_change(bad)[:SHOWN]
+    if len(first) < SHOWN:
+        good = [item for item in items if not item.wrong]
+        first += _by_change([item for item in good if item.last_change])[: SHOWN - len(first)]
+        first += [item for item in good if not item.last_change][: SHOWN - len(first)]
+    return first
 
 
-_TURNED = str.maketrans("0123456789", "9876543210")
+def _by_change(items: Sequence[ListedObject]) -> list[ListedObject]:
+    """From the last change on; what never changed stands last."""
+    return sorted(items, key=lambda item: item.last_change or "", reverse=True)
 
 
 def group_row(rows: Rows, item: ListedObject) -> GroupRow:

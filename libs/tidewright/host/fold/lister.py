@@ -65,7 +65,6 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         held_until: log time before which nothing changes, seconds; None where nothing holds it.
         changed_at: log time of its last change, seconds; None when there was none.
         wrong: something is the matter with it that somebody should see to, and `why` says what.
-        measured: what it is decided by, where that is a value between marks.
     """
 
     now: str = ""
@@ -74,7 +73,6 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     held_until: float | None = None
     changed_at: float | None = None
     wrong: bool = False
-    measured: tuple[Measured, ...] = ()
 
 
 class Lister(Protocol):
@@ -91,6 +89,10 @@ class Lister(Protocol):
 
     def row(self, words: Words, now: float) -> Row:
         """The row of an object; `now` is the log time that was asked for, seconds: `held_until` alone goes by it."""
+        ...
+
+    def measured(self, words: Words) -> Sequence[Measured]:
+        """What it is decided by, where that are values between marks: asked for by who shows them, of few objects."""
         ...
 
 

@@ -41,6 +41,20 @@ class AutoscalerLister:
             return _workload(words, words.fact)
         return _autoscaler(words, now)
 
+    def measured(self, words: Words) -> Sequence[Measured]:
+        """The values of the status beside the marks of the spec, metric by metric."""
+        if not isinstance(words.fact, WatermarkPodAutoscalerObserved):
+            return ()
+        metrics = _marks(msgspec.json.encode(words.fact.spec))
+        current = status_of(words).get("currentMetrics")
+        values = [_current(entry) for entry in current] if isinstance(current, Sequence) else []
+        return [
+            Measured(
+                metric=name, value=values[n] if n < len(values) else None, low=low / 1000, high=high / 1000,
+            )
+            for n, (name, low, high) in enumerate(metrics)
+        ]  # fmt: skip
+
 
 LISTER: Lister = AutoscalerLister()
 
@@ -84,27 +98,11 @@ def _autoscaler(words: Words, now: float) -> Row:
         held_until=None if moves else _held(words, found, scaled_at, now),
         changed_at=scaled_at,
         wrong=any(_denied(found, type_) for type_ in ESSENTIAL),
-        measured=_measured(words, status),
     )
 
 
 def _denied(found: Mapping[str, Mapping[str, Any]], type_: str) -> bool:
     return type_ in found and found[type_].get("status") == "False"
-
-
-def _measured(words: Words, status: Mapping[str, Any]) -> tuple[Measured, ...]:
-    """The values of the status beside the marks of the spec, metric by metric."""
-    if not isinstance(words.fact, WatermarkPodAutoscalerObserved):
-        return ()
-    metrics = _marks(msgspec.json.encode(words.fact.spec))
-    current = status.get("currentMetrics")
-    values = [_current(entry) for entry in current] if isinstance(current, Sequence) else []
-    return tuple(
-        Measured(
-            metric=name, value=values[n] if n < len(values) else None, low=low / 1000, high=high / 1000,
-        )
-        for n, (name, low, high) in enumerate(metrics)
-    )  # fmt: skip
 
 
 @lru_cache(maxsize=16_384)

@@ -9,7 +9,7 @@ from typing import Any
 from tidewright.events import provisioning as p
 from tidewright.events.base import Event
 from tidewright.host.fold.explainer import Reference
-from tidewright.host.fold.lister import Lister, Row, Words, conditions, is_true, said, status_of
+from tidewright.host.fold.lister import Lister, Measured, Row, Words, conditions, is_true, said, status_of
 from tidewright.kube.times import seconds_or_none
 from tidewright.provisioning.buffers import conditions as buffers
 
@@ -39,6 +39,11 @@ class ProvisioningLister:
         if isinstance(words.fact, p.CapacityBufferObserved):
             return _buffer(words)
         return Row()
+
+    def measured(self, words: Words) -> Sequence[Measured]:
+        """Nothing: nothing here is decided by a value between marks."""
+        del words
+        return ()
 
 
 LISTER: Lister = ProvisioningLister()

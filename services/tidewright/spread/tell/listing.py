@@ -8,7 +8,7 @@ from typing import Any
 from tidewright.events.base import Event
 from tidewright.events.spread import ChangeLedger
 from tidewright.host.fold.explainer import Reference
-from tidewright.host.fold.lister import Lister, Row, Words, status_of
+from tidewright.host.fold.lister import Lister, Measured, Row, Words, status_of
 
 
 class SpreadLister:
@@ -34,6 +34,11 @@ class SpreadLister:
             or ("as it shall be" if subsets else "nothing is decided yet"),
             changed_at=changed.at if changed is not None else None,
         )
+
+    def measured(self, words: Words) -> Sequence[Measured]:
+        """Nothing: nothing here is decided by a value between marks."""
+        del words
+        return ()
 
 
 LISTER: Lister = SpreadLister()
