@@ -46,17 +46,18 @@ KINDS: dict[type[Event], str] = {
 class MadeUp:
     """A log of about so many records; iterate once.
 
-    `evaluated` of the facts' share makes the autoscaler evaluate an object: 0.05 for one in twenty.
+    Before all else `idle` autoscalers are seen that have no target. `evaluated` of the facts' share makes the autoscaler
+    evaluate an object: 0.05 for one in twenty.
     While it is `settled`, the folds stand at their last checkpoints: what is a snapshot then, is one.
     """
 
-    def __init__(self, records: int, evaluated: float) -> None:
+    def __init__(self, records: int, evaluated: float, idle: int = 0) -> None:
         self.subjects = Subjects(CLUSTER)
         self.folds = {Slot(str(i)): Fold(DECIDER, Slot(str(i))) for i in range(SLOTS)}
         self.last_checkpoint: dict[Slot, int] = {}
         self.settled = True
         self.passes = 0
-        self._records, self._evaluated = records, evaluated
+        self._records, self._evaluated, self._idle = records, evaluated, idle
         self._seq, self._at = 0, BEGIN
         self._random = random.Random(7)
         self._writer = Writer("autoscaler", "b" * 16, software_of(DECIDER))
@@ -66,6 +67,9 @@ class MadeUp:
         self._wanted: dict[tuple[str, str], int] = {}
 
     def __iter__(self) -> Iterator[Record]:
+        for start in range(0, self._idle, FETCH):
+            some = range(start, min(self._idle, start + FETCH))
+            yield from self._committed([self._told(self.seen(f"more-{n % 50}", f"app-{n}")) for n in some])
         yield from self._committed([self._told(fact) for fact in self._beginning()])
         while self._seq < self._records:
             facts = [self._told(self._fact()) for _ in range(FETCH)]
@@ -85,6 +89,11 @@ class MadeUp:
             if slot in self.last_checkpoint
         ]
 
+    @property
+    def end(self) -> float:
+        """The log time that was reached, seconds."""
+        return self._at
+
     # -- facts -----------------------------------------------------------------------------------
 
     def _beginning(self) -> Iterator[Event]:
@@ -92,10 +101,7 @@ class MadeUp:
             for a in range(APPS):
                 space, app = f"team-{n}", f"app-{a}"
                 self._wanted[space, app] = PODS
-                yield WatermarkPodAutoscalerObserved(
-                    at=self._at, namespace=space, name=app, uid=f"uid-{n}-{a}", generation=1, created_at=BEGIN,
-                    spec=_spec(app),
-                )  # fmt: skip
+                yield self.seen(space, app)
                 yield self._workload(space, app)
                 for p in range(PODS):
                     yield self._pod(space, app, p, 0)
@@ -122,6 +128,13 @@ class MadeUp:
             phase="Running", node=f"node-{n}", ready=True, ready_changed_at=BEGIN - 600, created_at=BEGIN - 660,
             started_at=BEGIN - 650, restarts=restarts, labels={"app": app, "tier": "front"},
             owners=(Owner(kind="ReplicaSet", name=f"{app}-5d8f6c7b9", controller=True),),
+        )  # fmt: skip
+
+    def seen(self, space: str, app: str) -> WatermarkPodAutoscalerObserved:
+        """An autoscaler, as it is all the time."""
+        return WatermarkPodAutoscalerObserved(
+            at=self._at, namespace=space, name=app, uid=f"uid-{space}-{app}", generation=1, created_at=BEGIN,
+            spec=_spec(app),
         )  # fmt: skip
 
     def _workload(self, space: str, app: str) -> WorkloadObserved:

@@ -1,7 +1,8 @@
 """The console on a long log: the first page from a cold start, pages that are warm, a step of the slider, what comes.
 
-The log is that of `asking`, with autoscalers of no load added until there are ten thousand objects. The console is a process of its
-own, asked over HTTP as a browser asks it, one request after the other; beside it stands a request that finds nothing.
+The log is that of `asking`, with autoscalers of no target before it, so that there are ten thousand objects at each moment. The console is a
+process of its own, asked over HTTP as a browser asks it, one request after the other; beside it stands a request that finds nothing. Then
+what works for it in children: how many at once, and how much of a core verification takes from the beginning of one run to that of the next.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import psutil
 from aiohttp import ClientError, ClientSession, CookieJar
 
-from tests.bench.askedlog import BEGIN, CLUSTER, SLOTS, STEP_S, MadeUp
+from tests.bench.askedlog import BEGIN, CLUSTER, SLOTS, MadeUp
 from tests.bench.asking import ONE_IN_TWENTY, into_a_server
 from tests.bench.figures import Bench, Figure, Size, figure
 from tests.nats_server import EmbeddedServer
@@ -27,13 +30,15 @@ from tidewright.asking.answers import stamp
 from tidewright.events import registry
 from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
 from tidewright.log.connection import Log, Message
-from tidewright.log.envelope import MAX_BATCH
 from tidewright.log.subjects import slot_of
 
 FIRST_MS, WARM_MS, SCRUB_MS, LIVE_MS, MEMORY_MIB = 1_000.0, 200.0, 150.0, 1_000.0, 200.0
+CORE_SHARE, AT_ONCE = 0.1, 1.0
 OBJECTS = {"small": 1_000, "full": 10_000}
 ROUNDS = 20
 WITHIN_S = 60.0
+WINDOW_S = 900.0
+EVERY_S = 0.02
 TOKEN = "a-token-of-the-benchmark"  # it lets in to nothing else
 PAGES = {
     "overview": "/",
@@ -42,23 +47,20 @@ PAGES = {
     "events": "/events?window=15m",
     "trust": "/trust",
 }
+APP = "kind=wpa&namespace=team-7&name=app-1"
+WHAT_IF = "/what-if?namespace=team-7&name=app-1&window=15m&high0="
 
 
-async def filled(url: str, count: int, objects: int) -> None:
-    """The log on a server, and further objects."""
-    await into_a_server(url, MadeUp(count, ONE_IN_TWENTY), count)
-    async with await Log.connect(url, CLUSTER, timeout_s=30.0) as log:
-        await log.adopt_slots()
-        spec = {"scaleTargetRef": {"kind": "Deployment", "name": "none"}, "minReplicas": 1, "maxReplicas": 3}
-        at = BEGIN + count * STEP_S
-        for start in range(0, objects, MAX_BATCH):
-            await log.commit(
-                [_further(log, n, spec, at) for n in range(start, min(objects, start + MAX_BATCH))]
-            )
+async def filled(url: str, count: int, objects: int) -> float:
+    """The log on a server, and the log time of its end."""
+    made = MadeUp(count, ONE_IN_TWENTY, objects)
+    await into_a_server(url, made, count)
+    return made.end
 
 
-def _further(log: Log, n: int, spec: dict[str, object], at: float) -> Message:
+def _further(log: Log, n: int, at: float) -> Message:
     space = f"more-{n % 50}"
+    spec = {"scaleTargetRef": {"kind": "Deployment", "name": "none"}, "minReplicas": 1, "maxReplicas": 3}
     fact = WatermarkPodAutoscalerObserved(at=at, namespace=space, name=f"app-{n}", spec=spec)
     subject = log.subjects.fact(slot_of(space, SLOTS), "watermarkpodautoscaler", space, fact.name)
     return Message(subject, registry.encode(fact))
@@ -93,7 +95,7 @@ async def entered(session: ClientSession, root: str) -> None:
                 await asyncio.sleep(0.01)
 
 
-async def measured(url: str, port: int, pid: int, begun: float, span: tuple[float, float]) -> list[Figure]:
+async def measured(url: str, port: int, pid: int, begun: float, end: float) -> list[Figure]:
     """What a console takes that has just been started."""
     root = f"http://127.0.0.1:{port}"
     async with ClientSession(cookie_jar=CookieJar(unsafe=True)) as session:
@@ -116,13 +118,18 @@ async def measured(url: str, port: int, pid: int, begun: float, span: tuple[floa
             await got(path)
             warm = p95([await timed(lambda path=path: got(path)) for _ in range(ROUNDS)])  # type: ignore[misc]
             figures.append(_beside(f"page {name}, warm, p95", warm, WARM_MS, bare))
-        start, end = span
-        moments = [stamp(start + (end - start) * (0.9 - n / (4 * ROUNDS))) for n in range(ROUNDS)]
+        moments = [stamp(BEGIN + (end - BEGIN) * (0.9 - n / (4 * ROUNDS))) for n in range(ROUNDS)]
         await got(f"/?at={moments[0]}")
         scrubbed = [await timed(lambda at=at: got(f"/?at={at}")) for at in moments]  # type: ignore[misc]
         figures.append(
             _beside("a step back of the slider on the overview, p95", p95(scrubbed), SCRUB_MS, bare)
         )
+        within = [stamp(end - WINDOW_S * (0.5 + n / (2 * ROUNDS))) for n in range(ROUNDS)]
+        await got(f"{PAGES['object']}&at={within[0]}")
+        for question in ("explain", "state"):
+            paths = [f"/api/v1/{question}?{APP}&at={at}" for at in within]
+            asked = [await timed(lambda path=path: got(path)) for path in paths]  # type: ignore[misc]
+            figures.append(_beside(f"{question} at a moment of the window, p95", p95(asked), SCRUB_MS, bare))
         figures.append(
             _beside("an update after the commit, p95", await updates(session, root, url, end), LIVE_MS, bare)
         )
@@ -142,7 +149,7 @@ async def updates(session: ClientSession, root: str, url: str, at: float) -> flo
     async with await Log.connect(url, CLUSTER, timeout_s=30.0) as log, session.get(f"{root}/live") as stream:
         await log.adopt_slots()
         for n in range(6):
-            committed = await log.commit([_further(log, n, {}, at)])
+            committed = await log.commit([_further(log, n, at)])
             begun = time.perf_counter()
             async with asyncio.timeout(WITHIN_S):
                 while (
@@ -159,38 +166,50 @@ def memory_mib(pid: int) -> float:
     return pages * resource.getpagesize() / 2**20
 
 
-async def on_a_server(size: Size) -> list[Figure]:
-    """A console beside a running log."""
-    count = 1_000_000 if size == "full" else 30_000
+@asynccontextmanager
+async def console_on(url: str, *options: str) -> AsyncIterator[tuple[psutil.Popen, int]]:
+    """A console that has just been started, and its port."""
+    port = free_port()
+    command = [
+        sys.executable,
+        "-m",
+        "tidewright.cli.main",
+        "console",
+        "--cluster",
+        CLUSTER,
+        "--port",
+        str(port),
+    ]
+    env = os.environ | {"TIDEWRIGHT_NATS": url, "TIDEWRIGHT_CONSOLE_TOKEN": TOKEN}
+    process = psutil.Popen(
+        [*command, *options], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield process, port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@asynccontextmanager
+async def long_log(count: int, objects: int) -> AsyncIterator[tuple[str, float]]:
+    """A server with the log, and the log time of its end."""
     with tempfile.TemporaryDirectory(prefix="tidewright-bench-") as folder:
         server = EmbeddedServer(Path(folder) / "nats")
         url = await server.start()
         try:
-            await filled(url, count, OBJECTS[size])
-            port = free_port()
-            command = [
-                sys.executable,
-                "-m",
-                "tidewright.cli.main",
-                "console",
-                "--cluster",
-                CLUSTER,
-                "--port",
-                str(port),
-                "--no-verify",
-            ]
-            env = os.environ | {"TIDEWRIGHT_NATS": url, "TIDEWRIGHT_CONSOLE_TOKEN": TOKEN}
-            begun = time.perf_counter()
-            with subprocess.Popen(  # noqa: ASYNC220  # it runs beside
-                command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            ) as process:
-                try:
-                    span = BEGIN, BEGIN + count * STEP_S
-                    return await measured(url, port, process.pid, begun, span)
-                finally:
-                    process.terminate()
+            yield url, await filled(url, count, objects)
         finally:
             await server.stop()
+
+
+async def on_a_server(size: Size) -> list[Figure]:
+    """A console beside a running log."""
+    count = 1_000_000 if size == "full" else 30_000
+    async with long_log(count, OBJECTS[size]) as (url, end):
+        begun = time.perf_counter()
+        async with console_on(url, "--no-verify") as (process, port):
+            return await measured(url, port, process.pid, begun, end)
 
 
 def looked_at(size: Size) -> list[Figure]:
@@ -198,4 +217,96 @@ def looked_at(size: Size) -> list[Figure]:
     return asyncio.run(on_a_server(size))
 
 
-BENCHES = (Bench("console/server", looked_at, within_s=600),)
+class Children:
+    """What the children of a process take, looked at again and again."""
+
+    def __init__(self, process: psutil.Popen) -> None:
+        self._process = process
+        self._used: dict[int, float] = {}
+        self._worked = set[int]()
+        self.at_once = 0
+
+    def look(self) -> set[int]:
+        """Those that have worked since the last look."""
+        working = set()
+        for child in self._process.children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                times = child.cpu_times()
+                used = times.user + times.system
+                if used > self._used.get(child.pid, 0.0):
+                    working.add(child.pid)
+                self._used[child.pid] = used
+        # Two looks: between one and the next a child may have given way to another.
+        self.at_once = max(self.at_once, len(working & self._worked))
+        self._worked = working
+        return working
+
+    @property
+    def used_s(self) -> float:
+        """Processor seconds of all of them."""
+        return sum(self._used.values())
+
+
+async def beside_pages(size: Size) -> list[Figure]:
+    """Verification goes on beside a log that grows; somebody tries what would have been meanwhile."""
+    count = 200_000 if size == "full" else 30_000
+    async with long_log(count, OBJECTS["small"]) as (url, end), console_on(url) as (process, port):
+        children = Children(process)
+        async with ClientSession(cookie_jar=CookieJar(unsafe=True)) as session:
+            await entered(session, f"http://127.0.0.1:{port}")
+            await _until(children, working=True)
+            tried = asyncio.create_task(tries(session, f"http://127.0.0.1:{port}"))
+            while not (await asyncio.wait([tried], timeout=EVERY_S))[0]:
+                children.look()
+            await tried
+        at_once = children.at_once
+        share = await share_of_a_core(url, end, children)
+    return [
+        figure("children that work at once", at_once, "processes", "lower", AT_ONCE),
+        figure("verification beside a log that grows", share, "of a core", "lower", CORE_SHARE),
+    ]
+
+
+async def tries(session: ClientSession, root: str) -> None:
+    """Ask what other marks would have done, several times."""
+    for mark in (12, 13, 14, 15):
+        async with session.get(f"{root}{WHAT_IF}{mark}") as answer:
+            await answer.read()
+            assert answer.status == 200, answer.status
+
+
+async def share_of_a_core(url: str, end: float, children: Children) -> float:
+    """Processor time of verification over the time from the beginning of a run to that of the next."""
+    async with await Log.connect(url, CLUSTER, timeout_s=30.0) as log:
+        await log.adopt_slots()
+        await _until(children, working=True)
+        begun, used = time.monotonic(), children.used_s
+        await _until(children, working=False)
+        await log.commit([_further(log, 1, end)])
+        await _until(children, working=True)
+        return (children.used_s - used) / (time.monotonic() - begun)
+
+
+async def _until(children: Children, *, working: bool) -> None:
+    """Wait until a child works, or none does for a second."""
+    since = time.monotonic()
+    async with asyncio.timeout(10 * WITHIN_S):
+        while True:
+            if children.look():
+                since = time.monotonic()
+                if working:
+                    return
+            if not working and time.monotonic() - since > 1.0:
+                return
+            await asyncio.sleep(EVERY_S)
+
+
+def in_children(size: Size) -> list[Figure]:
+    """What works beside the pages."""
+    return asyncio.run(beside_pages(size))
+
+
+BENCHES = (
+    Bench("console/server", looked_at, within_s=600),
+    Bench("console/children", in_children, within_s=1_200),
+)
