@@ -47,7 +47,7 @@ check: $(READY)  ## format, lint, strict types, import contracts, generated file
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m tidewright.cli.contract --check
-	@! grep -nE '(https?|file)://|^--?(index|extra-index|find-links|i |f )' requirements.lock deploy/requirements.lock deploy/embedded/requirements.lock \
+	@! grep -nE '(https?|file)://|^--?(index|extra-index|find-links|i |f )' requirements.lock deploy/requirements.lock deploy/embedded/requirements.lock deploy/sbom/requirements.lock \
 	  || { echo 'a lock names an index or a file address; run `make lock`' >&2; exit 1; }
 	@$(BIN)/deptry . 2>&1 | { grep -vE '^(Scanning|Assuming|$$)' || true; } | sed 's/^/deptry: /'; exit $${PIPESTATUS[0]}
 
@@ -87,6 +87,7 @@ lock: $(READY)  ## resolve the dependencies anew and lock them by hash
 	@$(COMPILE) --extra dev pyproject.toml -o requirements.lock
 	@$(COMPILE) --constraints requirements.lock --extra aws --extra console --extra grpc --extra traces pyproject.toml -o deploy/requirements.lock
 	@$(COMPILE) --constraints requirements.lock deploy/embedded/requirements.in -o deploy/embedded/requirements.lock
+	@$(COMPILE) deploy/sbom/requirements.in -o deploy/sbom/requirements.lock
 
 clean:  ## everything that a target made: the environment, caches, build/
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

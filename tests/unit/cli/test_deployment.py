@@ -270,15 +270,27 @@ def test_nats_server_accepts_its_configuration(where: str, tmp_path: Path) -> No
 
 
 def test_the_images_are_names_and_the_base_can_be_chosen() -> None:
-    lines = (ROOT / "deploy" / "Dockerfile").read_text().splitlines()
+    text = (ROOT / "deploy" / "Dockerfile").read_text()
+    lines = text.splitlines()
     assert [line for line in lines if line.startswith("FROM")] == [
-        "FROM ${BASE} AS dependencies",
+        "FROM ${BASE} AS tools",
+        "FROM tools AS dependencies",
         "FROM dependencies AS embedded-dependencies",
         "FROM ${BASE} AS source",
         "FROM ${BASE} AS services",
         "FROM services AS embedded",
         "FROM services",
     ]
+    # What is copied is all that the build may read, and each environment has its bill of materials.
+    copied = {words[1] for line in lines if (words := line.split())[:1] == ["COPY"] and len(words) == 3}
+    assert copied == {
+        line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")
+    }
+    assert (
+        text.count("-o /opt/tidewright/sbom.cdx.json")
+        == text.count("/opt/tidewright/bin/python install")
+        == 2
+    )
     for found in COMPOSE.values():
         assert "/" not in found["image"]
 
