@@ -51,13 +51,14 @@ def served(folder: Path, port: int, more: str = "", name: str = "bus") -> Iterat
 
 
 @contextmanager
-def run_server(folder: Path, port: int, text: str, name: str = "bus") -> Iterator[subprocess.Popen[bytes]]:
+def run_server(
+    folder: Path, port: int, text: str, name: str = "bus", *, store: bool = True
+) -> Iterator[subprocess.Popen[bytes]]:
     """A nats-server with a configuration and a store of its own, until the end of the block."""
     folder.mkdir(exist_ok=True)
     config = folder / f"{name}.conf"
-    config.write_text(
-        f'host: "127.0.0.1"\nport: {port}\nserver_name: {name}\njetstream {{ store_dir: "{folder}/{name}" }}\n{text}'
-    )
+    kept = f'jetstream {{ store_dir: "{folder}/{name}" }}\n' if store else ""
+    config.write_text(f'host: "127.0.0.1"\nport: {port}\nserver_name: {name}\n{kept}{text}')
     env = os.environ | {variable(user): user for user in USERS}
     said = folder / f"{name}.log"
     process = subprocess.Popen([BIN, "-c", config, "-l", said], env=env)

@@ -22,6 +22,12 @@ DELIVER_PREFIX = "archive"
 """Under which the log's account delivers to the archive."""
 
 
+def user_beside(installer: str) -> str:
+    """The archive's user beside an installer's: of the same cluster, where users are named behind it (`east-installer`)."""
+    prefix, ends, _ = installer.rpartition("installer")
+    return f"{prefix}{USER}" if ends else USER
+
+
 async def install_archive(log: Log, archive: Log) -> str:
     """Make the archive of a log that is installed, or bring it up to date; returns what was done, as a line.
 

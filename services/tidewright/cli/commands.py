@@ -307,6 +307,14 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
+        "permissions", "tidewright.cli.permissions:permissions", OTHER, "Accounts of nats-server: who may say what on the bus.",
+        (
+            ("tidewright permissions prod", "of a server with one log"),
+            ("tidewright permissions east west north", "of servers that three clusters share"),
+            ("tidewright permissions --leaf north", "of the leaf in one of them"),
+        ),
+    ),
+    Command(
         "completion", "tidewright.cli.completion:completion", OTHER, "Have a shell complete commands and options.",
         (
             ("tidewright completion --install", "for this user, in the shell that runs"),

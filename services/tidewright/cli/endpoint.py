@@ -21,7 +21,7 @@ class EndpointFlags:
     """Where the endpoint listens, and how the API server reaches it.
 
     Attributes:
-        host: Address to listen on.
+        host: Address to listen on; `::` is every one, of IPv4 as well.
         port: Port to listen on; 0 takes a free one.
         url: https:// URL under which the API server reaches it; 127.0.0.1 by default.
         service: NAMESPACE/NAME:PORT of the service before it, instead.

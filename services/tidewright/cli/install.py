@@ -17,8 +17,7 @@ from tidewright.cli.keys.folder import KeyFolder
 from tidewright.cli.options import COPIES, NOT_NEGATIVE, SLOTS, ClusterOptions
 from tidewright.kube.client import Kube
 from tidewright.kube.clusterid import cluster_id as uid_of
-from tidewright.log.archive import USER as ARCHIVE
-from tidewright.log.archive import install_archive
+from tidewright.log.archive import install_archive, user_beside
 from tidewright.log.connection import Log
 from tidewright.log.identity import without_user
 from tidewright.log.install import Plan, install_log
@@ -71,7 +70,10 @@ def install(
     ] = "",
     archive_password_file: Annotated[
         Path | None,
-        Parameter(help="Or a file with the password of its user `archive`.", group=THE_STREAM),
+        Parameter(
+            help="Or a file with the password of its user `archive` (`east-archive` beside `east-installer`).",
+            group=THE_STREAM,
+        ),
         read("--archive-password-file"),
     ] = None,
     max_age: Annotated[
@@ -117,7 +119,12 @@ def install(
             if archive_nats or archive_password_file:
                 url, who = archive_nats or without_user(on.nats), on.identity()
                 if archive_password_file:
-                    who = replace(who, credentials=None, user=ARCHIVE, password_file=archive_password_file)
+                    who = replace(
+                        who,
+                        credentials=None,
+                        user=user_beside(on.nats_user),
+                        password_file=archive_password_file,
+                    )
                 async with await Log.connect(
                     url, on.cluster, credentials=who, name="install", timeout_s=5.0, patience_s=PATIENCE_S
                 ) as archive:

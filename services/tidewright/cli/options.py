@@ -55,7 +55,7 @@ class UnsignedFlags:
     Attributes:
         log_level: Least severe level that is logged.
         log_format: Lines for people or JSON; auto: for people on a terminal.
-        health_host: Address on which probes and metrics are served.
+        health_host: Address on which probes and metrics are served; `::` is every one, of IPv4 as well.
         health_port: Their port; 0 takes a free one, and the log says which.
         metrics_token_file: Tokens that callers of /metrics bring, one a line; without it only this machine is answered.
     """

@@ -9,9 +9,11 @@ import os
 import secrets
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote
 
 from cyclopts import Group, Parameter
 
@@ -66,10 +68,21 @@ def console(
     verify: Annotated[
         bool, Parameter(help="Verify the log in the background, with a tenth of a core at most.")
     ] = True,
+    also: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="Further cluster whose log is on the same servers; its pages are below /in/CLUSTER. Repeatable.",
+            group=WHERE,
+        ),
+    ] = (),
     log: AskedLogOptions | None = None,
     file: FromFile = None,
     health_host: Annotated[
-        str, Parameter(help="Address on which probes and metrics are served.", group=PROCESS)
+        str,
+        Parameter(
+            help="Address on which probes and metrics are served; `::` is every one, of IPv4 as well.",
+            group=PROCESS,
+        ),
     ] = "127.0.0.1",
     health_port: Annotated[
         int,
@@ -104,14 +117,25 @@ def console(
 
     async def run(process: Process) -> None:
         process.health.not_ready = "the log is not read yet"
-        async with opened(log, file) as source:
+        async with AsyncExitStack() as sources:
             from tidewright.console.server import Console, warmed
 
+            access = _access(entrance, frozenset(), secure=secure)
+            source = await sources.enter_async_context(opened(log, file))
+            at = _places(source, also)
+            others: list[Console] = []
+            for name in also:
+                on = replace(log or AskedLogOptions(), cluster=name)
+                other = await sources.enter_async_context(opened(on, None))
+                verifies = _verifying(other, on, None) if verify else ((), {})
+                others.append(Console(other, access, verifies=verifies, under=at[name], clusters=at))
             site = Console(
                 source,
-                _access(entrance, frozenset(), secure=secure),
+                access,
                 following=file is None and not (log and log.archive),
                 verifies=_verifying(source, log, file) if verify else ((), {}),
+                others=tuple(others),
+                clusters=at,
             )
             try:
                 await site.start(listen, port)
@@ -122,13 +146,32 @@ def console(
             site.access.hosts = named(listen, site.port, host_name)
             _tell(site.port, listen, entrance)
             try:
-                await warmed(site)
+                for console in (site, *site.others):
+                    await warmed(console)
                 process.health.not_ready = ""
                 await _until(process)
             finally:
                 await site.stop()
 
     return execute("console", flags, run)
+
+
+def _places(source: Source, also: Sequence[str]) -> dict[str, str]:
+    """Clusters and where their pages are; empty where there is one.
+
+    Raises:
+        BadInput: a name that is no running log's beside this one.
+    """
+    if not also:
+        return {}
+    if not isinstance(source, RunningLog):
+        raise BadInput("--also: beside a running log alone; leave out --log, --data and --archive")
+    places = {source.log.cluster: ""}
+    for name in also:
+        if name in places:
+            raise BadInput(f"--also {name}: this cluster is named twice")
+        places[name] = f"/in/{quote(name, safe='')}"
+    return places
 
 
 def _verifying(

@@ -87,6 +87,8 @@ class Access:
             address = ipaddress.ip_address(remote or "")
         except ValueError:
             return False
+        # Who listens to both families sees callers of IPv4 as ::ffff:10.0.0.7.
+        address = getattr(address, "ipv4_mapped", None) or address
         return any(address in network for network in self.proxies)
 
     def exchanged(self, token: str) -> str | None:

@@ -39,6 +39,7 @@ class Looking:
         first, last: log times that can be looked at, seconds.
         window: name of the stretch before the moment.
         query: the other parameters of the page.
+        under: path below which the pages of this log are; empty for the root.
     """
 
     moment: Moment
@@ -47,6 +48,7 @@ class Looking:
     last: float
     window: str
     query: Mapping[str, str]
+    under: str = ""
 
     @property
     def live(self) -> bool:
@@ -72,7 +74,7 @@ class Looking:
         given = {
             name.rstrip("_"): value for name, value in {**kept, **query}.items() if value not in ("", None)
         }
-        return path + (f"?{urlencode(given)}" if given else "")
+        return self.under + path + (f"?{urlencode(given)}" if given else "")
 
     def object(self, reference: Reference, **query: object) -> str:
         """The page of an object."""
@@ -88,8 +90,10 @@ def path_of(reference: Reference) -> str:
 class Moments:
     """The moments of one log, found for the times that URLs name."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, under: str = "") -> None:
+        """`under` is the path below which the log's pages are."""
         self._source = source
+        self._under = under
         self._known: OrderedDict[str, Moment] = OrderedDict()
         self._end: tuple[float, Moment] | None = None
         self._first: tuple[int, float] = (0, 0.0)
@@ -108,7 +112,7 @@ class Moments:
         end = await self.now()
         first = await self._beginning()
         moment = await self._at(at, (first, end.at)) if at else end
-        return Looking(moment, at, min(first, end.at), end.at, window, query)
+        return Looking(moment, at, min(first, end.at), end.at, window, query, self._under)
 
     async def now(self) -> Moment:
         """The end of the log."""

@@ -71,18 +71,24 @@ class Console:
     Attributes:
         following: something may still come on the log.
         verifies: the command that answers `verify -o json` about it, and its environment; none where nothing is verified.
+        under: path below which its pages are, `/in/west`; empty for the root.
+        others: the consoles of further clusters, which this one serves as well.
+        clusters: the clusters of all of them and where their pages are; empty where there is one.
     """
 
     source: Source
     access: Access
     following: bool = True
     verifies: tuple[Sequence[str], dict[str, str]] = ((), {})
+    under: str = ""
+    others: tuple[Console, ...] = ()
+    clusters: Mapping[str, str] = field(default_factory=dict)
     _bounds: Bounds = field(default_factory=Bounds)
     _runner: web.AppRunner | None = None
     port: int = 0
 
     def __post_init__(self) -> None:
-        self.moments = Moments(self.source)
+        self.moments = Moments(self.source, self.under)
         self.lists = Lists(self.source)
         self.backwards = Backwards(self.source)
         self.live = Live(self.source)
@@ -103,13 +109,21 @@ class Console:
         app = web.Application(middlewares=[self._bounds.middleware, self._guarded])
         app.router.add_get("/static/{name}", self._file)
         app.router.add_get("/enter", self._enter)
+        self.add_routes(app)
+        for other in self.others:
+            below = web.Application()
+            other.add_routes(below)
+            app.add_subapp(other.under, below)
+        return app
+
+    def add_routes(self, app: web.Application) -> None:
+        """All that is said of this log."""
         app.router.add_get("/live", self._live)
         for path, page in self.pages().items():
             app.router.add_get(path, self._page(page))
         answers = api.Answers(self.source, self.moments, self.lists, self.backwards)
         for name, handler in answers.handlers().items():
             app.router.add_get(f"{ROOT}/{name}", self._answer(handler))
-        return app
 
     def pages(self) -> dict[str, Page]:
         """Pages by path."""
@@ -134,14 +148,24 @@ class Console:
         await self._runner.setup()
         await Site(self._runner, host, port, self._bounds).start()
         self.port = self._runner.addresses[0][1]
+        for console in (self, *self.others):
+            console.begin()
+
+    def begin(self) -> None:
+        """Do what is done in the background, whoever looks."""
         self._background = asyncio.create_task(self.verifying.run(), name="verify in the background")
 
-    async def stop(self) -> None:
-        """Stop serving."""
+    async def end(self) -> None:
+        """Do it no more."""
         if self._background is not None:
             self._background.cancel()
             await asyncio.wait([self._background])
         self.apart.close()
+
+    async def stop(self) -> None:
+        """Stop serving."""
+        for console in (self, *self.others):
+            await console.end()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -166,7 +190,7 @@ class Console:
             status = 405 if request.method not in ("GET", "HEAD") else 403
             return web.Response(status=status, text=f"{problem}\n")
         if request.path not in OPEN and not self.access.knows(request):
-            if request.path.startswith(ROOT):
+            if any(request.path.startswith(c.under + ROOT) for c in (self, *self.others)):
                 return web.json_response(
                     {"error": "who asks is not known: open the console's URL first"}, status=401
                 )
@@ -281,7 +305,8 @@ class Console:
     ) -> web.Response:
         body = self.templates.get_template(template).render(
             **given,
-            title_=title, looking=looking, menu=MENU, here=request.path, log=self.source.name, windows=tuple(WINDOWS),
+            title_=title, looking=looking, menu=MENU, here=request.path.removeprefix(self.under), log=self.source.name, windows=tuple(WINDOWS),
+            under=self.under, clusters=self.clusters,
             frame="part.html" if request.headers.get("X-Part") == "main" else "frame.html", version=__version__,
             following=self.following, charts=charts, now=looking.moment.at, url=str(request.rel_url.path),
             query={k: v for k, v in request.query.items() if k not in ("at", "window", "token")},
@@ -292,7 +317,7 @@ class Console:
         body = self.templates.get_template("problem.html").render(
             problem=problem, status=status, menu=MENU, here=request.path, log=self.source.name, version=__version__,
             frame="part.html" if request.headers.get("X-Part") == "main" else "frame.html", looking=None, title_="Not answered",
-            following=False, windows=(), query={}, url=request.path,
+            following=False, windows=(), query={}, url=request.path, under=self.under, clusters=self.clusters,
         )  # fmt: skip
         return web.Response(status=status, text=body, content_type="text/html")
 

@@ -21,6 +21,7 @@ import aiohttp
 import structlog
 from aiohttp import web
 
+from tidewright.host.ports.connections import EVERYWHERE
 from tidewright.host.process.once import Once
 
 PASSED_ON: Final = "Tidewright-Passed-On"
@@ -29,8 +30,8 @@ WITHIN_S: Final = 9.0
 """Wall seconds for the other's answer: it waits for the log itself, and senders give up after 10 s or more."""
 MOST_ANSWERED_BYTES: Final = 2**16
 _WORD: Final = "pushes="
-_EVERY: Final = {"0.0.0.0": socket.AF_INET, "::": socket.AF_INET6, "": socket.AF_UNSPEC}  # noqa: S104 - what was asked for, not what is listened on here
-"""Hosts that stand for every address, and of which family: a port that listens on `::` is not reached by IPv4."""
+_EVERY: Final = {"0.0.0.0": socket.AF_INET, EVERYWHERE: socket.AF_UNSPEC, "": socket.AF_UNSPEC}  # noqa: S104 - what was asked for, not what is listened on here
+"""Hosts that stand for every address, and of which family."""
 _TO: Final = (
     "Authorization",
     "Content-Type",

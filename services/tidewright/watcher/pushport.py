@@ -139,7 +139,7 @@ class PushPort:
                 _log.warning(
                     "other watchers cannot pass pushes on to this one: the name of this machine has no address of that family",
                     name=socket.gethostname(), host=self._host,
-                    do=f"give the address itself, or :: where there is IPv6 only, with {flag}; or have the name resolve",
+                    do=f"give the address itself, or :: for those of both families, with {flag}; or have the name resolve",
                 )  # fmt: skip
             await asyncio.sleep(LOOK_AGAIN_S)
         self._called_at = found

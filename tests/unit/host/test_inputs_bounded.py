@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ import uvloop
 from aiohttp import web
 
 from tidewright.host.ports.bodies import BadBody, Bodies
-from tidewright.host.ports.connections import Bounds, Site
+from tidewright.host.ports.connections import EVERYWHERE, Bounds, Site
 from tidewright.host.ports.tokens import BadTokens, Tokens, is_loopback, parse
 from tidewright.host.process import probes as probes_module
 from tidewright.host.process.health import Health
@@ -193,3 +194,30 @@ def test_it_serves_in_the_loop_that_services_run_in() -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert runner.run(asked()) == (200, "5")
+
+
+@pytest.mark.parametrize("v6", [True, False])
+async def test_every_address_is_that_of_both_families_or_of_the_one_there_is(
+    monkeypatch: pytest.MonkeyPatch, v6: bool
+) -> None:
+    if not v6:
+        monkeypatch.setattr("socket.has_dualstack_ipv6", lambda: False)
+    elif not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    probes = Probes([Health("watcher", not_ready="")])
+    await probes.start(EVERYWHERE, 0)
+    try:
+        async with aiohttp.ClientSession() as session:
+            for host in ("127.0.0.1", "[::1]") if v6 else ("127.0.0.1",):
+                # A caller of IPv4 on a socket of IPv6 is this machine's own as well.
+                async with session.get(f"http://{host}:{probes.port}/metrics") as answer:
+                    assert answer.status == 200
+        if not v6:
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection("::1", probes.port)
+        again = Probes([Health("watcher")])
+        with pytest.raises(OSError, match="in use"):
+            await again.start(EVERYWHERE, probes.port)
+        await again.stop()
+    finally:
+        await probes.stop()

@@ -56,11 +56,12 @@ def named(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
     ("host", "addresses", "called"),
     [
         ("0.0.0.0", ["fd00::7", "10.9.8.7"], "10.9.8.7"),
-        ("::", ["10.9.8.7", "fe80::1", "fd00::7"], "fd00::7"),
+        ("::", ["10.9.8.7", "fe80::1", "fd00::7"], "10.9.8.7"),
+        ("::", ["fe80::1", "fd00::7"], "fd00::7"),
         ("", ["fd00::7"], "fd00::7"),
         ("0.0.0.0", ["127.0.1.1", "10.9.8.7"], "10.9.8.7"),
         ("0.0.0.0", ["127.0.1.1"], "127.0.1.1"),
-        ("::", ["10.9.8.7"], ""),
+        ("0.0.0.0", ["fd00::7"], ""),
         ("::", ["fe80::1"], ""),
         ("10.1.2.3", [], "10.1.2.3"),
     ],
@@ -76,8 +77,8 @@ async def test_the_address_is_looked_for_until_it_is_found_and_its_lack_said_onc
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pushport, "LOOK_AGAIN_S", 0.01)
-    asked = named(monkeypatch, "10.9.8.7")
-    process = Process(ProcessOptions("watcher", health_host="::"), Health("watcher"))
+    asked = named(monkeypatch, "fd00::7")
+    process = Process(ProcessOptions("watcher", health_host="0.0.0.0"), Health("watcher"))
     process.health.port = 8080
     with capture_logs() as logs:
         port = PushPort(
@@ -89,12 +90,12 @@ async def test_the_address_is_looked_for_until_it_is_found_and_its_lack_said_onc
         async with port.served():
             await until(lambda: len(asked) > 2)
             assert port.address == ""
-            asked = named(monkeypatch, "fd00::7")
+            asked = named(monkeypatch, "10.9.8.7")
             await until(lambda: port.address)
-            assert port.address == "http://[fd00::7]:8080"
+            assert port.address == "http://10.9.8.7:8080"
             assert len(asked) == 1
     said = [line for line in logs if "cannot pass pushes on" in line["event"]]
-    assert [(line["host"], "--health-host" in line["do"]) for line in said] == [("::", True)]
+    assert [(line["host"], "--health-host" in line["do"]) for line in said] == [("0.0.0.0", True)]
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,11 @@ connection that has waited longest makes room for the one that comes, so that a 
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 import ssl
-from typing import Any, cast
+from functools import partial
+from typing import Any, Final, cast
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -22,6 +25,8 @@ REQUEST_S = 60.0
 """From a request's head until its answer was taken: one who does not read it holds no memory of ours."""
 LINGERING_S = 1.0
 """How long the rest of a body that was refused is still read."""
+EVERYWHERE: Final = "::"
+"""Stands for every address of this machine, of IPv4 and of IPv6, whichever of the two it has."""
 
 
 class _Connection(asyncio.Protocol):
@@ -140,7 +145,7 @@ class Site(web.BaseSite):
         return f"{scheme}://{self._host}:{self._port}"
 
     async def start(self) -> None:
-        """Listen.
+        """Listen; at `EVERYWHERE` to callers of both families.
 
         Raises:
             OSError: the address cannot be had.
@@ -149,11 +154,25 @@ class Site(web.BaseSite):
         server = self._runner.server
         if server is None:
             raise RuntimeError("the runner is not set up")
-        self._server = await asyncio.get_running_loop().create_server(
+        listen = partial(
+            asyncio.get_running_loop().create_server,
             lambda: self._bounds.guarded(server),
-            self._host,
-            self._port,
             ssl=self._ssl_context,
             ssl_handshake_timeout=HEAD_S if self._ssl_context else None,
             backlog=self._backlog,
         )
+        if self._host == EVERYWHERE:
+            self._server = await listen(sock=_everywhere(self._port))
+        else:
+            self._server = await listen(host=self._host, port=self._port)
+
+
+def _everywhere(port: int) -> socket.socket:
+    """A socket for both families, or for IPv4 where the machine has nothing else: asyncio's own of `::` would be IPv6's alone."""
+    if socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server((EVERYWHERE, port), family=socket.AF_INET6, dualstack_ipv6=True)
+        except OSError as error:
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                raise
+    return socket.create_server(("", port))

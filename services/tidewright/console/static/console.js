@@ -140,7 +140,7 @@
       stream = null;
     }
     if (!live || stream || !window.EventSource) return;
-    stream = new EventSource("/live");
+    stream = new EventSource(`${document.body.dataset.under || ""}/live`);
     stream.onmessage = (message) => {
       const known = seen;
       seen = message.data;
