@@ -74,6 +74,36 @@ async def test_it_is_installed_upgraded_and_taken_away(cluster: Cluster, release
     )
 
 
+async def test_an_upgrade_leaves_the_replicas_that_an_autoscaler_has_chosen(
+    cluster: Cluster, release: tuple[Any, str]
+) -> None:
+    """As Kubernetes' own scales a service by its lag: here nothing measures it, and its part is played by hand."""
+    config, namespace = release
+    alone = {"services": NOBODY["services"] | {"spread": {}}}
+    config.install(CHART, "tidewright", NOBODY | alone, create_namespace=True)
+    spread = f"/apis/apps/v1/namespaces/{namespace}/deployments/spread"
+
+    async def replicas() -> int:
+        return int((await asked(cluster, spread))["spec"]["replicas"])
+
+    config.upgrade(CHART, "tidewright", NOBODY | alone | {"scaling": {"spread": {"min": 3, "max": 6}}})
+    assert await replicas() == 3
+    scaler = f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers/spread"
+    assert (await asked(cluster, scaler))["spec"]["scaleTargetRef"]["name"] == "spread"
+    async with await Kube.connect(cluster.kubeconfig) as kube:
+        five = msgspec.json.encode({"spec": {"replicas": 5}})
+        await kube.request("PATCH", f"{spread}/scale", body=five, content_type="application/merge-patch+json")
+    config.upgrade(CHART, "tidewright", NOBODY | alone | {"scaling": {"spread": {"min": 2, "max": 6}}})
+    assert await replicas() == 5
+
+    # Taken away: that number belongs to whoever scaled last, and another one would be a conflict for Helm.
+    services = NOBODY["services"] | {"spread": {"replicas": 5}}
+    config.upgrade(CHART, "tidewright", NOBODY | {"services": services})
+    assert await replicas() == 5
+    with pytest.raises(KubeError, match="not found"):
+        await asked(cluster, scaler)
+
+
 async def test_a_field_that_the_api_server_does_not_know_is_no_part_of_it(
     cluster: Cluster, release: tuple[Any, str]
 ) -> None:

@@ -16,8 +16,10 @@ from tidewright.actuator.allowed.bounds import Feature
 from tidewright.asking.services import BY_NAME, EVERY, SERVICES, Role
 from tidewright.cli import main, together
 from tidewright.cli.contract import actuatorroles, deployment, smallcluster
+from tidewright.cli.contract.helm import scaling
 from tidewright.cli.contract.monitoring import alerts, dashboards
 from tidewright.events.version import __version__
+from tidewright.host.process.health import Health
 
 helm = pytest.importorskip("helm_python", reason="helm-python-sdk has no wheel for this platform")
 
@@ -133,6 +135,18 @@ SERVICE = st.fixed_dictionaries(
         "volumes": st.just([{"name": "prices", "configMap": {"name": "prices"}}]),
     },
 )
+SCALING = st.fixed_dictionaries({"max": st.integers(3, 32)}, optional={"min": st.integers(1, 3)})
+
+
+def read(values: dict[str, Any]) -> dict[str, Any]:
+    """Without what is refused because nothing reads it beside the others."""
+    if "together" in values:
+        return {k: v for k, v in values.items() if k not in {"services", "scaling"}}
+    for name in values.get("scaling", ()):
+        values.get("services", {}).get(name, {}).pop("replicas", None)
+    return values
+
+
 VALUES_OF_ALL_KINDS = st.fixed_dictionaries(
     {},
     optional={
@@ -150,6 +164,7 @@ VALUES_OF_ALL_KINDS = st.fixed_dictionaries(
         "together": st.fixed_dictionaries(
             {"enabled": st.just(True)}, optional=dict.fromkeys(smallcluster.NAMES, SERVICE)
         ),
+        "scaling": st.dictionaries(st.sampled_from(sorted(scaling.SCALABLE)), SCALING, max_size=2),
         "console": st.just({"enabled": True, "args": ["--host-name", "tidewright.example"]}),
         "archiver": st.just(
             {
@@ -168,12 +183,16 @@ VALUES_OF_ALL_KINDS = st.fixed_dictionaries(
         "prometheusRule": st.just({"enabled": True}),
         "dashboards": st.just({"enabled": True}),
         "nats": st.sampled_from(
-            [{}, {"bundled": False, "url": "tls://nats.example:4222"}, {"storage": {"className": "fast"}}]
+            [
+                {},
+                {"bundled": False, "url": "tls://nats.example:4222", "userPrefix": "eu-"},
+                {"storage": {"className": "fast"}},
+            ]
         ),
         "secrets": st.just({"create": False}),
         "tls": st.sampled_from([{"source": "secret"}, {"source": "cert-manager", "issuer": {"name": "ca"}}]),
     },
-).map(lambda values: {k: v for k, v in values.items() if k != "services" or "together" not in values})
+).map(read)
 
 
 @given(values=VALUES_OF_ALL_KINDS, namespace=st.sampled_from(["tidewright", "capacity"]))
@@ -199,6 +218,9 @@ def test_with_any_values_it_is_whole(chart: Any, values: dict[str, Any], namespa
         assert {m["name"] for m in container["volumeMounts"]} <= {v["name"] for v in pod["volumes"]}
         for secret, keys in asked_of(pod):
             assert secret not in secrets or keys <= secrets[secret], secret
+    scaled = of("HorizontalPodAutoscaler", objects)
+    assert set(scaled) == set(values.get("scaling", ()))
+    assert {name for name, found in running.items() if "replicas" not in found["spec"]} == set(scaled)
     roles = {name for (kind, _, name) in objects if kind in {"Role", "ClusterRole"}}
     bound = {
         (d["roleRef"]["kind"], ns, d["roleRef"]["name"])
@@ -315,6 +337,24 @@ def test_what_is_written_as_it_is_anyway_is_no_choice(chart: Any) -> None:
         assert of("Deployment", found) == of("Deployment", plainly)
 
 
+async def test_those_whose_replicas_share_the_work_are_scaled_by_kubernetes_and_by_what_they_say(
+    chart: Any,
+) -> None:
+    known = SCHEMA["properties"]["scaling"]["properties"]
+    assert {name: set(SCHEMA["definitions"][ref["$ref"].rpartition("/")[2]]["properties"]) for name, ref in known.items()} == {
+        name: {"min", "max", by} for name, by in scaling.SCALABLE.items()
+    }  # fmt: skip
+    objects = rendered(chart, {"scaling": {"autoscaler": {"max": 8}, "shard-labels": {"max": 4, "cpu": 50}}})
+    own = of("HorizontalPodAutoscaler", objects)["autoscaler"]["spec"]
+    assert own["scaleTargetRef"] == {"apiVersion": "apps/v1", "kind": "Deployment", "name": "autoscaler"}
+    assert (own["minReplicas"], own["maxReplicas"]) == (2, 8)
+    (metric,) = own["metrics"]
+    assert metric["pods"]["target"] == {"type": "AverageValue", "averageValue": 1000}
+    assert f"\n{metric['pods']['metric']['name']} " in (await Health("autoscaler").exposition()).decode()
+    (metric,) = of("HorizontalPodAutoscaler", objects)["shard-labels"]["spec"]["metrics"]
+    assert metric["resource"] == {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
+
+
 def asked_of(pod: dict[str, Any]) -> Iterator[tuple[str, set[str]]]:
     """Secrets that a pod mounts, and keys of them."""
     for volume in pod["volumes"]:
@@ -339,6 +379,19 @@ def asked_of(pod: dict[str, Any]) -> Iterator[tuple[str, set[str]]]:
         ({"namespaces": {"autoscaler": []}}, ["/namespaces/autoscaler"]),
         ({"features": ["scaledown"]}, ["/features/0"]),
         ({"clouds": ["gce=gce"]}, ["/clouds/0"]),
+        ({"scaling": {"provisioning": {"max": 4}}}, ["/scaling", "provisioning"]),
+        ({"scaling": {"autoscaler": {"min": 0, "max": 4}}}, ["/scaling/autoscaler/min", "minimum"]),
+        ({"scaling": {"autoscaler": {}}}, ["/scaling/autoscaler", "max"]),
+        ({"scaling": {"shard-labels": {"max": 4, "lag": 1}}}, ["/scaling/shard-labels", "lag"]),
+        ({"scaling": {"spread": {"max": 1}}}, ["scaling.spread.max is 1, which is less than its min 2"]),
+        (
+            {"scaling": {"spread": {"max": 3}}, "services": {"spread": {"replicas": 3}}},
+            ["services.spread.replicas is not read", "choose scaling.spread.min"],
+        ),
+        (
+            {"scaling": {"spread": {"max": 3}}, "together": {"enabled": True}},
+            ["scaling.spread is not read while together.enabled is set"],
+        ),
     ],
 )
 def test_values_that_mean_nothing_are_refused_by_name(

@@ -28,3 +28,16 @@ nodeSelector: {}
 tolerations: []
 affinity: {}
 {{- end -}}
+
+{{- /* Of the root and a service: its replicas. Where an autoscaler says how many, those that there are: Helm would take them back at every upgrade. */ -}}
+{{- define "tidewright.replicas" -}}
+{{- $root := first . -}}
+{{- $name := last . -}}
+{{- $scaling := index $root.Values.scaling $name -}}
+{{- if not $scaling }}{{ (index $root.Values.services $name).replicas -}}
+{{- else -}}
+  {{- with lookup "apps/v1" "Deployment" $root.Release.Namespace $name -}}
+    {{- max (.spec.replicas | default 1) ($scaling.min | default 2) -}}
+  {{- end -}}
+{{- end -}}
+{{- end -}}

@@ -5,7 +5,7 @@ compatibility  what a schema may change without breaking the history
 asyncapi       the AsyncAPI 3 document of all subjects, from the same types and the service table
 permissions    what each service may publish, for nats-server
 rbac           what each service may do at the API server
-deployment     Kubernetes manifests of all services, and of NATS
+deployment     Kubernetes manifests of all services, and of NATS; pods: what their pods have alike
 helm           the same as templates of a chart
 reference      the command line, settings, series, events and rights, for people; site: the pages of `make docs`
 monitoring     alerts, runbooks and dashboards, from tables

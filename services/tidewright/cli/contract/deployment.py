@@ -22,29 +22,21 @@ from tidewright.cli.contract import (
     natsservers,
     network,
     permissions,
+    pods,
     rbac,
     signedness,
 )
-from tidewright.cli.contract.natsservers import CERTIFICATES, HARDENED, PASSWORDS, SERVERS
+from tidewright.cli.contract.natsservers import HARDENED, SERVERS
+from tidewright.cli.contract.pods import EVERYWHERE, IMAGE, NATS_AT, PROBES, TOKENS_AT, Manifest
 
 NAMESPACE = "tidewright"
-IMAGE = "tidewright"
 NATS_TAG = "2.15-alpine"
-TOKENS = "tokens"
-"""Secret with what callers have to bring: `metrics` for the metrics of all, `push` for samples, and by the name of an
-endpoint what the API server brings, in the path that the actuator writes for it."""
-TOKENS_AT = "/run/tidewright/tokens"
 REPLICAS = 2
 """Of each service: one works, or they share the slots, and the rest stand by."""
-PROBES, ADMISSION = 8080, 8443
+ADMISSION = 8443
 INSTALLER = permissions.INSTALLER
-NATS_URL = "tls://nats:4222"
-NATS_AT = "/run/tidewright/nats"
-"""Where a pod has its password and the CA of the NATS servers."""
 MAX_AGE_S = 30 * 86_400
 """How long the log keeps a message: a month."""
-
-Manifest = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,25 +65,16 @@ def wanted(cluster: str) -> dict[str, str]:
     on = [_roles_of(feature) for feature in Feature if feature in actuatorroles.BY_DEFAULT]
     files["kustomization.yaml"] = _text([kustomization(sorted([*documents, *on]))])
     files["signed/kustomization.yaml"] = _text([signedness.component(NAMESPACE)])
-    files["console/kustomization.yaml"] = _text([consoles.component()])
-    files["console/console.yaml"] = _text(console(place))
-    files["archiver/kustomization.yaml"] = _text([archivers.component()])
-    files["archiver/archiver.yaml"] = _text(archiver(place))
+    files["console/kustomization.yaml"] = _text([component("console.yaml")])
+    files["console/console.yaml"] = _text(consoles.manifests(cluster, NAMESPACE))
+    files["archiver/kustomization.yaml"] = _text([component("archiver.yaml")])
+    files["archiver/archiver.yaml"] = _text(archivers.manifests(cluster, NAMESPACE))
     return files
 
 
-def console(place: Place) -> list[Manifest]:
-    """The web console, which who wants it adds."""
-    nats = {"env": _nats_env(consoles.USER), "volume": _nats_files(consoles.USER), "mount": _NATS_MOUNT}
-    arguments = consoles.command(place.cluster, TOKENS_AT, PROBES)
-    return consoles.manifests(place.namespace, arguments, (TOKENS, TOKENS_AT), nats, PROBES)
-
-
-def archiver(place: Place) -> list[Manifest]:
-    """The archiver, which who wants it adds."""
-    nats = {"env": _nats_env(archivers.NAME), "volume": _nats_files(archivers.NAME), "mount": _NATS_MOUNT}
-    arguments = archivers.command(place.cluster, TOKENS_AT, PROBES)
-    return archivers.manifests(place.namespace, arguments, (TOKENS, TOKENS_AT), nats, PROBES)
+def component(file: str) -> Manifest:
+    """What is added to the `components` of an installation that wants it."""
+    return {"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "resources": [file]}
 
 
 def _roles_of(feature: Feature) -> str:
@@ -116,13 +99,7 @@ def kustomization(files: Sequence[str]) -> Manifest:
 
 def access(service: Service, namespace: str) -> list[Manifest]:
     """ServiceAccount and, where there are any, rules."""
-    account = {
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": _named(service.name, namespace),
-        "automountServiceAccountToken": False,
-    }
-    documents: list[Manifest] = [account]
+    documents: list[Manifest] = [pods.account(service.name, namespace)]
     subject = {"kind": "ServiceAccount", "name": service.name, "namespace": namespace}
     api = "rbac.authorization.k8s.io"
     if given := rbac.rules(service):
@@ -141,9 +118,9 @@ def access(service: Service, namespace: str) -> list[Manifest]:
         reference = {"apiGroup": api, "kind": "Role", "name": service.name}
         own = rbac.rule("", ["configmaps"], "list", "watch")
         documents += [
-            {"apiVersion": f"{api}/v1", "kind": "Role", "metadata": _named(service.name, namespace), "rules": [own]},
+            {"apiVersion": f"{api}/v1", "kind": "Role", "metadata": pods.named(service.name, namespace), "rules": [own]},
             {
-                "apiVersion": f"{api}/v1", "kind": "RoleBinding", "metadata": _named(service.name, namespace),
+                "apiVersion": f"{api}/v1", "kind": "RoleBinding", "metadata": pods.named(service.name, namespace),
                 "roleRef": reference, "subjects": [subject],
             },
         ]  # fmt: skip
@@ -157,9 +134,7 @@ def command(service: Service, place: Place) -> list[str]:
 
 def common(place: Place) -> list[str]:
     """What every service is given."""
-    arguments = ["--cluster", place.cluster]
-    arguments += ["--health-host", "0.0.0.0", "--health-port", str(PROBES)]  # noqa: S104 - within a pod
-    return [*arguments, "--metrics-token-file", f"{TOKENS_AT}/metrics"]
+    return ["--cluster", place.cluster, *pods.observed()]
 
 
 def own_arguments(service: Service, place: Place, admission: int = ADMISSION) -> list[str]:
@@ -175,7 +150,7 @@ def own_arguments(service: Service, place: Place, admission: int = ADMISSION) ->
                 arguments += ["--endpoint-token", f"{name}={TOKENS_AT}/{name}"]
             return arguments
         case Role.ENDPOINT:
-            arguments = ["--host", "0.0.0.0", "--port", str(admission)]  # noqa: S104 - within a pod
+            arguments = ["--host", EVERYWHERE, "--port", str(admission)]
             arguments += ["--service", f"{place.namespace}/{service.name}:443"]
             return [*arguments, "--token-file", f"{TOKENS_AT}/{service.name}"]
     return []
@@ -188,26 +163,15 @@ def installer(place: Place) -> list[Manifest]:
     arguments = ["install", "--cluster", place.cluster, "--in-cluster"]
     arguments += ["--replicas", str(SERVERS), "--max-age", str(MAX_AGE_S), "--mode", "shadow"]
     arguments += ["--archive-password-file", f"{NATS_AT}/{permissions.ARCHIVE}"]
-    labels = {"app.kubernetes.io/name": "tidewright", "app.kubernetes.io/component": INSTALLER}
-    spec = {
-        "serviceAccountName": INSTALLER,
-        "automountServiceAccountToken": True,
-        "restartPolicy": "OnFailure",
-        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [
-            {
-                "name": INSTALLER, "image": IMAGE, "args": arguments, "env": _nats_env(INSTALLER),
-                "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
-                "securityContext": HARDENED, "volumeMounts": [_NATS_MOUNT],
-            }
-        ],
-        "volumes": [_nats_files(INSTALLER, permissions.ARCHIVE)],
+    labels = pods.labels_of(INSTALLER)
+    container = {
+        "name": INSTALLER, "image": IMAGE, "args": arguments, "env": pods.nats_env(INSTALLER),
+        "resources": pods.RESOURCES, "securityContext": HARDENED, "volumeMounts": [pods.NATS_MOUNT],
     }  # fmt: skip
+    files = pods.nats_files(INSTALLER, permissions.ARCHIVE)
+    spec = pods.pod(INSTALLER, container, [files], token=True) | {"restartPolicy": "OnFailure"}
     return [
-        {
-            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": _named(INSTALLER, place.namespace),
-            "automountServiceAccountToken": False,
-        },
+        pods.account(INSTALLER, place.namespace),
         {"apiVersion": f"{api}/v1", "kind": "ClusterRole", "metadata": {"name": role}, "rules": [reading]},
         {
             "apiVersion": f"{api}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": role},
@@ -215,7 +179,7 @@ def installer(place: Place) -> list[Manifest]:
             "subjects": [{"kind": "ServiceAccount", "name": INSTALLER, "namespace": place.namespace}],
         },
         {
-            "apiVersion": "batch/v1", "kind": "Job", "metadata": _named(INSTALLER, place.namespace) | {"labels": labels},
+            "apiVersion": "batch/v1", "kind": "Job", "metadata": pods.named(INSTALLER, place.namespace) | {"labels": labels},
             "spec": {"backoffLimit": 20, "template": {"metadata": {"labels": labels}, "spec": spec}},
         },
     ]  # fmt: skip
@@ -235,99 +199,30 @@ def tokens_of(service: Service) -> list[str]:
 
 def workload(service: Service, place: Place) -> list[Manifest]:
     """The Deployment, and the Service before what others send to: endpoints, and pushed samples."""
-    labels = labels_of(service.name)
-    endpoint = service.role is Role.ENDPOINT
-    ports = [{"name": "probes", "containerPort": PROBES}]
-    ports += [{"name": "https", "containerPort": ADMISSION}] if endpoint else []
-    container = {
-        "name": service.name,
-        "image": IMAGE,
-        "args": command(service, place),
-        "env": _nats_env(service.name),
-        "ports": ports,
-        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "probes"}, "periodSeconds": 2},
-        "livenessProbe": {
-            "httpGet": {"path": "/livez", "port": "probes"}, "initialDelaySeconds": 10, "periodSeconds": 10,
-        },
-        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
-        "securityContext": HARDENED,
-        "volumeMounts": [{"name": "tokens", "mountPath": TOKENS_AT, "readOnly": True}, _NATS_MOUNT],
-    }  # fmt: skip
-    tokens = ["metrics", *tokens_of(service)]
-    spec = {
-        "serviceAccountName": service.name,
-        "automountServiceAccountToken": service.role in (Role.WATCHER, Role.ACTUATOR),
-        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [container],
-        # Mounted as a folder: a single file of it (`subPath`) would stay as it was when the Secret changes.
-        "volumes": [
-            _nats_files(service.name),
-            {
-                "name": "tokens",
-                "secret": {"secretName": TOKENS, "items": [{"key": k, "path": k} for k in tokens]},
-            },
-        ],
-    }
-    deployment = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": _named(service.name, place.namespace) | {"labels": labels},
-        "spec": {
-            "replicas": REPLICAS,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": spec},
-        },
-    }
-    return [deployment, *service_before(service, place, labels)]
+    https = {"name": "https", "containerPort": ADMISSION}
+    ports = [https] if service.role is Role.ENDPOINT else []
+    container = pods.container(service.name, command(service, place), ports=ports)
+    volumes = [pods.nats_files(service.name), pods.tokens(["metrics", *tokens_of(service)])]
+    token = service.role in (Role.WATCHER, Role.ACTUATOR)
+    spec = pods.pod(service.name, container, volumes, token=token)
+    running = pods.deployment(service.name, place.namespace, spec, REPLICAS)
+    return [running, *service_before(service, place, pods.labels_of(service.name))]
 
 
 def service_before(
-    service: Service, place: Place, pods: Manifest, https: str | int = "https"
+    service: Service, place: Place, answering: Manifest, https: str | int = "https"
 ) -> list[Manifest]:
-    """The Service before what others send to: endpoints, and pushed samples. `pods` are labels of who answers."""
+    """The Service before what others send to: endpoints, and pushed samples. `answering` are labels of its pods."""
     if service.role is Role.ENDPOINT:
         reached = {"name": "https", "port": 443, "targetPort": https}
     elif service.role is Role.WATCHER:
         reached = {"name": "push", "port": PROBES, "targetPort": "probes"}
     else:
         return []
-    metadata = _named(service.name, place.namespace) | {"labels": labels_of(service.name)}
+    metadata = pods.named(service.name, place.namespace) | {"labels": pods.labels_of(service.name)}
     return [
-        {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"selector": pods, "ports": [reached]}}
+        {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"selector": answering, "ports": [reached]}}
     ]  # fmt: skip
-
-
-def labels_of(component: str) -> Manifest:
-    """Labels of what a component is made of."""
-    return {"app.kubernetes.io/name": "tidewright", "app.kubernetes.io/component": component}
-
-
-def _nats_env(user: str) -> list[Manifest]:
-    """Where the log is, and who we are there: the password and the servers' CA lie in files."""
-    variables = {
-        "NATS": NATS_URL,
-        "NATS_USER": user,
-        "NATS_PASSWORD_FILE": f"{NATS_AT}/password",
-        "NATS_CA": f"{NATS_AT}/ca.crt",
-    }
-    return [{"name": f"TIDEWRIGHT_{name}", "value": value} for name, value in variables.items()]
-
-
-def _nats_files(user: str, *more: str) -> Manifest:
-    """The volume with both. Not the key of the servers, which lies in the same Secret."""
-    passwords = [{"key": user, "path": "password"}, *({"key": name, "path": name} for name in more)]
-    sources = [
-        {"secret": {"name": PASSWORDS, "items": passwords}},
-        {"secret": {"name": CERTIFICATES, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-    ]
-    return {"name": "nats", "projected": {"sources": sources}}
-
-
-_NATS_MOUNT = {"name": "nats", "mountPath": NATS_AT, "readOnly": True}
-
-
-def _named(name: str, namespace: str) -> Manifest:
-    return {"name": name, "namespace": namespace}
 
 
 class _Plain(yaml.SafeDumper):

@@ -115,6 +115,7 @@ def manifests(cluster: str, namespace: str) -> list[Manifest]:
     }
     pod = {
         "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 60,
         "securityContext": {
             "runAsNonRoot": True, "runAsUser": _USER, "runAsGroup": _USER, "fsGroup": _USER,

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tidewright.asking.services import BY_NAME, SERVICES, Role, Service
-from tidewright.cli.contract import deployment, network, signedness
-from tidewright.cli.contract.deployment import ADMISSION, NATS_AT, PROBES, Manifest, Place
-from tidewright.cli.contract.natsservers import CERTIFICATES, HARDENED, PASSWORDS
+from tidewright.cli.contract import deployment, network, pods, signedness
+from tidewright.cli.contract.deployment import ADMISSION, Place
+from tidewright.cli.contract.pods import NATS_AT, PROBES, Manifest
 from tidewright.cli.keys.manifests import KEY, secret_of
 from tidewright.cli.together import KINDS, OWN
 
@@ -34,18 +34,15 @@ def services_of(kind: str) -> list[Service]:
 
 def account(kind: str, namespace: str) -> Manifest:
     """Its ServiceAccount."""
-    return {
-        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": kind, "namespace": namespace},
-        "automountServiceAccountToken": False,
-    }  # fmt: skip
+    return pods.account(kind, namespace)
 
 
 def workload(kind: str, place: Place, chosen: OwnArguments) -> list[Manifest]:
     """The Deployment, and the Services before what others send to; `chosen` makes of each service's arguments what stands there."""
-    services, labels = services_of(kind), deployment.labels_of(kind)
+    services, labels = services_of(kind), pods.labels_of(kind)
     (_, *names), arguments = ["run", *(s.name for s in services)], deployment.common(place)
     arguments += ["--nats-user", OWN, "--nats-password-file", f"{NATS_AT}/{OWN}"]
-    ports: list[Manifest] = [{"name": "probes", "containerPort": PROBES}]
+    ports: list[Manifest] = []
     reached: list[Manifest] = []
     for n, service in enumerate(services):
         own = deployment.own_arguments(service, place, ADMISSION + n)
@@ -53,38 +50,15 @@ def workload(kind: str, place: Place, chosen: OwnArguments) -> list[Manifest]:
         if service.role is Role.ENDPOINT:
             ports.append({"name": f"https-{n}", "containerPort": ADMISSION + n})
         reached += deployment.service_before(service, place, labels, f"https-{n}")
-    (first, *_) = services
-    running, *_ = deployment.workload(first, place)
-    spec, pod = running["spec"], running["spec"]["template"]["spec"]
-    running["metadata"] = {"name": kind, "namespace": place.namespace, "labels": labels}
-    spec["selector"] = {"matchLabels": labels}
-    spec["template"]["metadata"] = {"labels": labels}
-    (container,) = pod["containers"]
+    container = pods.container(kind, ["run", *names, *arguments], ports=ports)
     # Users and passwords are each service's own, and stand in the arguments.
     shared = ("TIDEWRIGHT_NATS", "TIDEWRIGHT_NATS_CA")
-    container |= {
-        "name": kind, "args": ["run", *names, *arguments], "ports": ports, "securityContext": HARDENED,
-        "env": [variable for variable in container["env"] if variable["name"] in shared],
-    }  # fmt: skip
+    container["env"] = [variable for variable in container["env"] if variable["name"] in shared]
     tokens = sorted({"metrics", *(token for service in services for token in deployment.tokens_of(service))})
-    passwords = [{"key": service.name, "path": service.name} for service in services]
-    pod["serviceAccountName"] = kind
-    pod["volumes"] = [
-        {
-            "name": "nats",
-            "projected": {
-                "sources": [
-                    {"secret": {"name": PASSWORDS, "items": passwords}},
-                    {"secret": {"name": CERTIFICATES, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-                ]
-            },
-        },
-        {
-            "name": "tokens",
-            "secret": {"secretName": deployment.TOKENS, "items": [{"key": k, "path": k} for k in tokens]},
-        },
-    ]
-    return [running, *reached]
+    volumes = [pods.passwords({service.name: service.name for service in services}), pods.tokens(tokens)]
+    token = any(service.role in (Role.WATCHER, Role.ACTUATOR) for service in services)
+    spec = pods.pod(kind, container, volumes, token=token)
+    return [pods.deployment(kind, place.namespace, spec, deployment.REPLICAS), *reached]
 
 
 def signed(kind: str, namespace: str) -> Manifest:

@@ -4,6 +4,7 @@ Manifests are dictionaries, and Helm's templates are text. What Helm is to fill 
 string, which YAML writes as one quoted scalar, and `template` puts the expression in its place:
 
     value(e)         a scalar                                   `replicas: {{ e }}`
+    some(e)          a scalar, left out where e is no text      `replicas:` and what e says
     optional(e)      a whole value, left out when e is empty    `resources:` and what e holds below it
     items(e)         an item of a list: all items of e          one quoted string each
     given(e, *xs)    items of a list that are there if e is     `{{- if e }}` around them
@@ -24,7 +25,7 @@ Manifest = dict[str, Any]
 CLUSTER, NAMESPACE = "cluster0stand0in", "namespace0stand0in"
 """Names that nothing else has, for places where a name is escaped or compared before it is written."""
 _NAMES = {CLUSTER: "{{ $.Values.cluster }}", NAMESPACE: "{{ $.Release.Namespace }}"}
-_MARKED = re.compile(r"'@(value|optional|items|line) (.*?) @'(?:: null)?")
+_MARKED = re.compile(r"'@(value|some|optional|items|line) (.*?) @'(?:: null)?")
 
 
 def _mark(kind: str, expression: str) -> str:
@@ -38,6 +39,11 @@ def _mark(kind: str, expression: str) -> str:
 def value(expression: str) -> str:
     """A scalar."""
     return _mark("value", expression)
+
+
+def some(expression: str) -> str:
+    """The value of a key, a scalar; where it is empty text there is no key."""
+    return _mark("some", expression)
 
 
 def optional(expression: str) -> str:
@@ -80,6 +86,8 @@ def _line(line: str) -> str:
     match kind:
         case "value":
             return line.replace(found.group(), f"{{{{ {expression} }}}}")
+        case "some":
+            return f"{{{{- with {expression} }}}}\n{before}{{{{ . }}}}\n{{{{- end }}}}"
         case "items":
             return f"{{{{- range {expression} }}}}\n{before}{{{{ . | quote }}}}\n{{{{- end }}}}"
         case "line":
