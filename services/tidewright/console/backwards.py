@@ -6,6 +6,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
+from itertools import accumulate
 
 import msgspec
 
@@ -42,7 +43,8 @@ class Scan(msgspec.Struct, frozen=True):
     """What was found.
 
     Attributes:
-        found: records with their log times, the last first.
+        found: records, the last first, with the log time that was reached with each of them: where its own stamp lies before that of one
+            that stands before it, the later time. So no time that is shown goes back along the log.
         looked_back_to: the sequence up to which was looked back.
         whole: everything in the stretch was looked at.
     """
@@ -104,8 +106,8 @@ class Backwards:
             found += [(record, at) for record, at in reversed(part) if at >= since]
             high, step = low - 1, step * 2
             if oldest is not None and oldest < since and low > first + INTERLEAVED:
-                return Scan(tuple(found), high + 1, whole=True)
-        return Scan(tuple(found), high + 1, whole=high < first)
+                return Scan(_reached(found), high + 1, whole=True)
+        return Scan(_reached(found), high + 1, whole=high < first)
 
     async def _part(
         self, patterns: Sequence[str], accepts: Callable[[Record], bool], low: int, high: int
@@ -133,6 +135,12 @@ class Backwards:
             return found
 
         return [record for part in await asyncio.gather(*map(of, patterns)) for record in part]
+
+
+def _reached(found: Sequence[tuple[Record, float]]) -> tuple[tuple[Record, float], ...]:
+    times = accumulate((at for _, at in reversed(found)), max)
+    told = [(record, at) for (record, _), at in zip(reversed(found), times, strict=True)]
+    return tuple(reversed(told))
 
 
 def class_of(record: Record) -> str:

@@ -127,7 +127,7 @@ async def page(source: Source, backwards: Backwards, looking: Looking) -> dict[s
         "filters": filters,
         "classes": CLASSES,
         "writers": WRITERS,
-        "rows": [row for record, _ in scan.found[:SHOWN] if (row := row_of(record)) is not None],
+        "rows": [row for record, at in scan.found[:SHOWN] if (row := row_of(record, at)) is not None],
         "found": len(scan.found),
         "whole": scan.whole,
         "looked_at": looking.moment.seq - scan.looked_back_to + 1,
@@ -170,8 +170,8 @@ def buckets(found: tuple[tuple[Record, float], ...], start: float, looking: Look
     ]  # fmt: skip
 
 
-def row_of(record: Record) -> Row | None:
-    """An event as a row; None for one that does not decode."""
+def row_of(record: Record, at: float) -> Row | None:
+    """An event as a row, at the log time that was reached with it; None for one that does not decode."""
     found = decoded(record)
     if found is None:
         return None
@@ -183,4 +183,4 @@ def row_of(record: Record) -> Row | None:
         if cls in ("fact", "decision", "outcome") and kind != "timer"
         else None
     )
-    return Row(record.seq, event.at, cls, title(event), about, line(event), decision_of(event), failed)
+    return Row(record.seq, at, cls, title(event), about, line(event), decision_of(event), failed)

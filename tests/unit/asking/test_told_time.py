@@ -20,6 +20,7 @@ from tidewright.asking.point_in_time import Moment, moment_of
 from tidewright.asking.rendering import answer, as_text
 from tidewright.asking.told_time import Reached
 from tidewright.cli import main
+from tidewright.cli.demo.story import Story
 from tidewright.events.autoscaler import HoldReplicas
 from tidewright.events.base import Decision, Event
 from tidewright.events.decisions import ScaleWorkload
@@ -77,15 +78,14 @@ def _stamped_late(steps: list[tuple[int, float]]) -> list[Found]:
     return log
 
 
-@settings(deadline=None, max_examples=60)
-@given(
-    st.lists(
-        st.tuples(st.sampled_from((2_000, 14_000, 30_000, 60_000)), st.floats(0, 400)),
-        min_size=4,
-        max_size=14,
-    ),
-    st.data(),
+LATE = st.lists(
+    st.tuples(st.sampled_from((2_000, 14_000, 30_000, 60_000)), st.floats(0, 400)), min_size=4, max_size=14
 )
+"""Values that are measured one after the other, and by how much each is stamped too early, seconds."""
+
+
+@settings(deadline=None, max_examples=60)
+@given(LATE, st.data())
 def test_in_explanations_of_logs_whose_stamps_come_late_time_goes_on(
     steps: list[tuple[int, float]], data: st.DataObject
 ) -> None:
@@ -106,6 +106,24 @@ def test_in_explanations_of_logs_whose_stamps_come_late_time_goes_on(
     )  # fmt: skip
     check(answer(explanation))
     assert as_text(explanation)
+
+
+@settings(deadline=None, max_examples=60)
+@given(LATE)
+def test_in_what_a_demo_tells_time_goes_on(steps: list[tuple[int, float]]) -> None:
+    story = Story()
+    for entry in _stamped_late(steps):
+        assert isinstance(entry.event, Event)
+        before = story.now
+        story.fold(entry.event)
+        assert story.now >= max(before, entry.event.at)
+    times = [story.times[scale.id] for scale in story.scales]
+    assert times == sorted(times)
+    assert [at for at, _ in story.load] == sorted(at for at, _ in story.load)
+    for scale in story.scales:
+        for step in scale.because:
+            quoted = step.values.get("last_scale_at")
+            assert not isinstance(quoted, int | float) or quoted <= story.times[scale.id]
 
 
 def _some(facts: list[Found]) -> st.SearchStrategy[list[Found]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from tidewright.asking.told_time import Reached
 from tidewright.cli.demo.objects import NAME, NAMESPACE
 from tidewright.events.base import Decision, Event, Outcome
 from tidewright.events.decisions import ScaleWorkload
@@ -18,7 +19,9 @@ class Story:
     """What is known so far.
 
     Attributes:
-        now: log time of the latest event, seconds.
+        now: log time that was reached with the latest event, seconds. Along the log it never goes back, as stamps do by minutes here
+            (`asking.told_time`); whatever is told of an event has it.
+        times: the same of each decision, by its id.
         value: the metric's latest value; None before the first.
         wanted, ready: replicas asked for, and pods that serve.
         decisions: count by event type.
@@ -34,23 +37,25 @@ class Story:
     decisions: dict[str, int] = field(default_factory=dict)
     scales: list[ScaleWorkload] = field(default_factory=list)
     outcomes: dict[str, Outcome] = field(default_factory=dict)
+    times: dict[str, float] = field(default_factory=dict)
     replicas: list[tuple[float, int]] = field(default_factory=list)
     load: list[tuple[float, float]] = field(default_factory=list)
     _pods: dict[str, bool] = field(default_factory=dict)
+    _reached: Reached = field(default_factory=Reached)
 
     def fold(self, event: Event) -> None:
         """Take one event, in the order of the log."""
-        self.now = max(self.now, event.at)
+        self.now = self._reached.by(event)
         match event:
             case MetricSampled() if event.series_milli and not event.refresh:
                 self.value = sum(event.series_milli) / 1000
-                self.load.append((event.at, self.value))
+                self.load.append((self.now, self.value))
             case WorkloadObserved(kind="Deployment", namespace=ns, name=name) if (ns, name) == (
                 NAMESPACE,
                 NAME,
             ):
                 if not self.replicas or event.replicas != self.wanted:
-                    self.replicas.append((event.at, event.replicas))
+                    self.replicas.append((self.now, event.replicas))
                 self.wanted = event.replicas
             case PodObserved(namespace=ns) if ns == NAMESPACE:
                 self._pods[event.name] = event.ready is True and event.deleting_at is None
@@ -66,6 +71,7 @@ class Story:
     def _decided(self, decision: Decision) -> None:
         name = (wire_name(type(decision)) or "").removeprefix("decision.").rpartition(".")[0]
         self.decisions[name] = self.decisions.get(name, 0) + 1
+        self.times[decision.id] = self.now
         if isinstance(decision, ScaleWorkload):
             self.scales.append(decision)
 

@@ -80,7 +80,7 @@ def _explained(story: Story, scale: ScaleWorkload | None) -> dict[str, Any] | No
         return None
     return {
         "decision": scale.id,
-        "at": scale.at,
+        "at": story.times[scale.id],
         "from": scale.from_replicas,
         "to": scale.replicas,
         "because": [{"rule": step.rule, "values": step.values} for step in scale.because],

@@ -55,7 +55,11 @@ class Lines:
     def _say(self, scale: ScaleWorkload, outcome: str, message: str = "") -> None:
         change = f"{scale.from_replicas:>3} -> {scale.replicas:<3} replicas"
         said = "" if outcome == "applied" else f" ({outcome}{': ' if message else ''}{message})"
-        print(f"{clock(scale.at)}  {change}{said}  {reason(scale)}", file=self._stream, flush=True)
+        print(
+            f"{clock(self._story.times[scale.id])}  {change}{said}  {reason(scale)}",
+            file=self._stream,
+            flush=True,
+        )
 
 
 class Screen(Drawn):
@@ -84,7 +88,7 @@ class Screen(Drawn):
             change = Text(f"{scale.from_replicas} -> {scale.replicas}", style="green" if up else "yellow")
             # As text: a metric's selector in brackets would be taken for markup.
             because = Text(reason(scale))
-            table.add_row(clock(scale.at), change, because, story.applied(scale) or "open")
+            table.add_row(clock(story.times[scale.id]), change, because, story.applied(scale) or "open")
         self._live.update(Group(head, Text(), *self._curves(story), Text(), table))
 
     def _curves(self, story: Story) -> list[Text]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from tidewright.asking.told_time import Reached
 from tidewright.events.base import Decision, Event, Outcome
 from tidewright.events.decisions import EvictPod
 from tidewright.events.facts import NodeGone, NodeObserved, PodGone, PodObserved
@@ -35,7 +36,9 @@ class NodesStory:
     """What is known so far.
 
     Attributes:
-        now: log time of the latest event, seconds.
+        now: log time that was reached with the latest event, seconds. Along the log it never goes back, as stamps do by seconds here
+            (`asking.told_time`); whatever is told of an event has it.
+        times: the same of each decision, by its id.
         pods, waiting: pods of the demo that are there, and those of them without a node.
         nodes: nodes that are there, with their groups.
         prices: price of an hour by group.
@@ -58,32 +61,34 @@ class NodesStory:
     removals: list[RemoveNode] = field(default_factory=list)
     undone: dict[str, UndoRemoval] = field(default_factory=dict)
     removed: dict[str, float] = field(default_factory=dict)
+    times: dict[str, float] = field(default_factory=dict)
     sizes: list[tuple[float, int]] = field(default_factory=list)
     counts: list[tuple[float, int]] = field(default_factory=list)
     by_group: list[tuple[float, dict[str, int]]] = field(default_factory=list)
     _pods: dict[str, str] = field(default_factory=dict)
     _evictions: set[str] = field(default_factory=set)
     _evicted: set[str] = field(default_factory=set)
+    _reached: Reached = field(default_factory=Reached)
 
     def fold(self, event: Event) -> None:
         """Take one event, in the order of the log."""
-        self.now = max(self.now, event.at)
+        self.now = self._reached.by(event)
         match event:
             case NodeObserved() if event.name not in self.nodes:
                 self.nodes[event.name] = event.labels.get(POOL, "")
-                self._sized(event.at)
+                self._sized(self.now)
             case NodeGone() if event.name in self.nodes:
                 del self.nodes[event.name]
                 for removal in self.under_way:
                     if removal.node == event.name:
-                        self.removed[removal.id] = event.at
-                self._sized(event.at)
+                        self.removed[removal.id] = self.now
+                self._sized(self.now)
             case PodObserved(namespace=ns) if ns == NAMESPACE:
                 self._pods[event.name] = event.node
-                self._counted(event.at)
+                self._counted(self.now)
             case PodGone(namespace=ns) if ns == NAMESPACE:
                 self._pods.pop(event.name, None)
-                self._counted(event.at)
+                self._counted(self.now)
             case NodeGroupObserved(price_micro=int(price)):
                 self.prices[event.name] = price / 1e6
             case Decision():
@@ -105,6 +110,7 @@ class NodesStory:
     def _decided(self, decision: Decision) -> None:
         name = (wire_name(type(decision)) or "").removeprefix("decision.").rpartition(".")[0]
         self.decisions[name] = self.decisions.get(name, 0) + 1
+        self.times[decision.id] = self.now
         match decision:
             case PlanScaleUp():
                 self.plans.append(decision)

@@ -80,7 +80,7 @@ def _explained(story: NodesStory, decision: Decision | None) -> dict[str, Any] |
         return None
     explained: dict[str, Any] = {
         "decision": decision.id,
-        "at": decision.at,
+        "at": story.times[decision.id],
         "what": line(decision),
         "because": [{"rule": step.rule, "values": step.values} for step in decision.because],
         "explanation": list(ProvisioningExplainer().sentences(decision)),

@@ -22,7 +22,7 @@ WIDTH = 60
 
 def decided(story: NodesStory) -> list[PlanScaleUp | RemoveNode]:
     """Plans and removals in the order in which they were decided."""
-    return sorted([*story.plans, *story.removals], key=lambda decision: decision.at)
+    return sorted([*story.plans, *story.removals], key=lambda decision: story.times[decision.id])
 
 
 def standing(story: NodesStory, decision: PlanScaleUp | RemoveNode) -> str:
@@ -52,7 +52,11 @@ class NodesLines:
             if decision.id not in self._said:
                 self._said.add(decision.id)
                 counts = f"{story.pods:>3} pods {len(story.nodes):>3} nodes"
-                print(f"{clock(decision.at)}  {counts}  {line(decision)}", file=self._stream, flush=True)
+                print(
+                    f"{clock(story.times[decision.id])}  {counts}  {line(decision)}",
+                    file=self._stream,
+                    flush=True,
+                )
 
 
 class NodesScreen(Drawn):
@@ -79,7 +83,7 @@ class NodesScreen(Drawn):
         for decision in decided(story)[-SHOWN:]:
             up = isinstance(decision, PlanScaleUp)
             what = Text(line(decision), style="green" if up else "yellow")
-            table.add_row(clock(decision.at), what, standing(story, decision))
+            table.add_row(clock(story.times[decision.id]), what, standing(story, decision))
         self._live.update(Group(head, Text(), *self._curves(story, share), Text(), table))
 
     def _curves(self, story: NodesStory, share: float) -> list[Text]:
