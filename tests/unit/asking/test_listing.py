@@ -150,6 +150,16 @@ def test_the_window_and_the_delay_hold_what_the_value_asks_for() -> None:
     assert row("autoscaler", decided(told, fact=window)).why == "above the high watermark"
 
 
+def test_a_forbidden_window_is_nothing_wrong() -> None:
+    found = conditions(AboveHighWatermark="True", AbleToScale="False")
+    told = status(currentReplicas=3, desiredReplicas=3, conditions=found)
+    assert row("autoscaler", decided(told)).wrong
+    for condition in found:
+        condition["reason"] = "BackoffUpscale"
+    waiting = row("autoscaler", decided(status(currentReplicas=3, desiredReplicas=3, conditions=found)))
+    assert (waiting.wrong, waiting.why) == (False, "above the high watermark")
+
+
 def test_what_is_wrong_is_said_before_where_the_value_is() -> None:
     told = status(
         currentReplicas=3,

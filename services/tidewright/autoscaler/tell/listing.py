@@ -20,6 +20,8 @@ from tidewright.kube.times import seconds_or_none
 
 ESSENTIAL = ("AbleToScale", "ScalingActive")
 """Conditions without which nothing is decided."""
+WAITS = "Backoff"
+"""How the reasons begin that `AbleToScale` has in a forbidden window (`passes.conditions`)."""
 ABOVE, BELOW = "AboveHighWatermark", "BelowLowWatermark"
 
 
@@ -102,7 +104,9 @@ def _autoscaler(words: Words, now: float) -> Row:
 
 
 def _denied(found: Mapping[str, Mapping[str, Any]], type_: str) -> bool:
-    return type_ in found and found[type_].get("status") == "False"
+    """Whether an essential condition is false; one that says that a forbidden window runs tells of nothing that is wrong."""
+    condition = found.get(type_, {})
+    return condition.get("status") == "False" and not str(condition.get("reason", "")).startswith(WAITS)
 
 
 @lru_cache(maxsize=16_384)
