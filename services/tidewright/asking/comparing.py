@@ -22,6 +22,8 @@ KINDS = ("watermarkpodautoscaler", "deployment", "statefulset", "replicaset", "c
 BEFORE_S = 600.0
 """Log seconds that are read before what is told, beside those within which two things belong together: the outcome of what we wrote
 comes later than the decision, the target's new count as well, and what is nearest to a change depends on the changes before it."""
+LATELY_S = 86_400.0
+"""Log seconds that are told where nobody says since when: a log of weeks is read as a whole for whoever asks for that alone."""
 AT_ONCE = 1000
 """Records that are folded before anybody else has a turn."""
 VERDICTS = {
@@ -36,20 +38,20 @@ async def comparisons(
     *,
     namespace: str = "",
     name: str = "",
-    since: float | None = None,
+    since: float,
     within_s: float = WITHIN_S,
 ) -> list[Comparison]:
     """Fold what the log has about the objects of a namespace (empty: of all), or the one of a name.
 
-    With `since` the log is read from shortly before it. What we decided before, and again in the stretch, is
-    told as of the first time in the stretch.
+    The log is read from shortly before `since`. What we decided before, and again in the stretch, is told as of the
+    first time in the stretch.
 
     Args:
         source: the log.
         moment: what is behind it is left out.
         namespace: empty for all.
         name: empty for all.
-        since: log time before which no row is told, seconds; None for all.
+        since: log time before which no row is told, seconds.
         within_s: by which a decision and the incumbent's change may lie apart, log seconds.
 
     Raises:
@@ -62,9 +64,7 @@ async def comparisons(
     spoken = [f"{root}.decision.{slot}.autoscaler.*.{space}", f"{root}.outcome.{slot}.*.{space}"]
     comparing = Comparing()
     first, _ = await source.bounds()
-    after = 0
-    if since is not None:
-        after = await last_before(source, first, moment.seq, since - within_s - BEFORE_S)
+    after = await last_before(source, first, moment.seq, since - within_s - BEFORE_S)
     if after >= first:
         for record in await source.last_of_all(facts, after):
             _fold(comparing, source, record)
@@ -77,7 +77,7 @@ async def comparisons(
             count += 1
             if not count % AT_ONCE:
                 await asyncio.sleep(0)
-    if since is not None and after >= first:
+    if after >= first:
         await _recall(comparing, source, since, after)
     results = [one for one in comparing.results(within_s, since) if not name or one.name == name]
     if not results:
@@ -106,10 +106,14 @@ async def _recall(comparing: Comparing, source: Source, since: float, up_to: int
                 comparing.recall(found.event)
 
 
-def answer(source: Source, moment: Moment, compared: list[Comparison]) -> ComparisonList:
+def answer(source: Source, moment: Moment, since: float, compared: list[Comparison]) -> ComparisonList:
     """For programs."""
     return ComparisonList(
-        log=source.name, sequence=moment.seq, at=stamp(moment.at), items=tuple(map(_object, compared))
+        log=source.name,
+        sequence=moment.seq,
+        at=stamp(moment.at),
+        since=stamp(since),
+        items=tuple(map(_object, compared)),
     )
 
 

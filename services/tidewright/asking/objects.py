@@ -54,8 +54,11 @@ KNOWN = frozenset(
 CLUSTER_SCOPED = frozenset({"node", "nodegroup", "cloud", "provisioningclass", "clock", "incumbent"})
 """Kinds without a namespace, as subject tokens."""
 
+DAY_S = 86_400
 _PLAIN = re.compile(r"[a-z0-9-]+")
 _AGO = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)$")
+_CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?$")
+_MINUTE = re.compile(r"(\d{4}-\d\d-\d\d[T ])?\d{1,2}:\d\d(Z|[+-]\d\d:\d\d)?$")
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -114,21 +117,31 @@ def spoken(words: Sequence[str]) -> str:
 
 
 def moment(text: str, now: float) -> float:
-    """Read a time: RFC 3339, `2026-03-01 12:00:00` (UTC), seconds since the epoch, or `15m` ago.
+    """Read a time: RFC 3339, `2026-03-01 12:00:00` (UTC), `14:14` (UTC, the last time that it was), seconds since the epoch, or
+    `15m` ago.
 
     Args:
         text: as given.
-        now: the log time that "ago" counts from, seconds.
+        now: the log time that "ago" and a time of day count from, seconds.
 
     Raises:
         BadInput: it is none of these.
     """
+    if clock := _CLOCK.match(text):
+        hours, minutes, seconds = (int(part or 0) for part in clock.groups())
+        at = now - now % DAY_S + hours * 3600 + minutes * 60 + seconds
+        return at if at <= now else at - DAY_S
     if ago := _AGO.match(text):
         return now - float(ago[1]) * _UNIT_S[ago[2]]
     try:
         return typed_seconds(text)
     except ValueError:
         raise BadInput(
-            f"{text!r} is not a time: write 2026-03-01T12:00:00Z, '2026-03-01 12:00:00' (UTC), seconds since the epoch, "
+            f"{text!r} is not a time: write 2026-03-01T12:00:00Z, '2026-03-01 12:00:00' or 14:14 (UTC), seconds since the epoch, "
             "or how long ago (90s, 15m, 2h, 3d)"
         ) from None
+
+
+def whole_minute(text: str) -> bool:
+    """Whether a time is said to the minute: who asks for what was up to then means all of that minute."""
+    return _MINUTE.match(text) is not None

@@ -15,7 +15,7 @@ from contextlib import aclosing
 import msgspec
 
 from tidewright.asking.errors import BadInput
-from tidewright.asking.objects import moment
+from tidewright.asking.objects import moment, whole_minute
 from tidewright.asking.source import Source
 from tidewright.events import registry
 from tidewright.kube.times import readable
@@ -25,6 +25,7 @@ INTERLEAVED = 200
 """Facts of several writers stand at most so many places from where their times would put them."""
 EVENLY = 4
 """Times that a place is looked for as if log time passed evenly along the log, before the stretch is halved each time."""
+LAST_OF_A_MINUTE_S = 59.999
 _SEQUENCE = re.compile(r"(?:seq:|#)(\d+)$")
 
 
@@ -74,6 +75,8 @@ async def moment_of(
 ) -> Moment:
     """The moment that an option names: a time, or `seq:N`; the end of the log when it is empty.
 
+    A time that is said to the minute (`14:14`) is the end of that minute, except as `--since`: what happened in it is part of it.
+
     `known` are the log times of its beginning and of its end, seconds, where these were looked up just now.
 
     Raises:
@@ -98,6 +101,8 @@ async def moment_of(
             raise BadInput(f"{option} {text}: {retained}")
         return Moment(seq, await _reached(source, seq), end=seq == last)
     at = moment(text, now)
+    if whole_minute(text) and option != "--since":
+        at = max(at, min(at + LAST_OF_A_MINUTE_S, now))
     if at < oldest and option == "--since" and first <= 1 and source.since is None:
         return Moment(0, at)  # nothing was ever removed: all there is since then is there
     if at < oldest:

@@ -84,7 +84,10 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "compare", "Where an incumbent and we differ.", answers.ComparisonList,
-        (Parameter("namespace", "Only of this namespace; empty for all."), Parameter("name", "Only of this name."), SINCE),
+        (
+            Parameter("namespace", "Only of this namespace; empty for all."), Parameter("name", "Only of this name."),
+            Parameter("since", f"{SINCE.help[:-1]}; 24h by default."),
+        ),
     ),
     Question("plan.scale-down", "Which nodes would go now, and what keeps the others.", answers.ScaleDownPlan, (AT,)),
     Question("verify", "Whether the log is what its services would have written.", answers.LogVerification),

@@ -22,7 +22,7 @@ from tidewright.autoscaler.forecast.asked import ANNOTATION
 from tidewright.autoscaler.passes.forecasts import standing
 from tidewright.autoscaler.state import TIMER, State
 from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
-from tidewright.events.base import Because, Event, Scalar
+from tidewright.events.base import Because, Event
 from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import CancelTimer, ScaleWorkload, SetTimer
 from tidewright.events.facts import MetricSampled, Owner, PodGone, PodObserved, WorkloadObserved
@@ -427,19 +427,3 @@ class _Chart:
             )
             for pair in halves
         ]
-
-
-def summary(report: Report) -> dict[str, Scalar]:
-    """The figures of a report, for a table."""
-    return {
-        "samples": report.samples,
-        "duration_h": round(report.duration_s / 3600, 3),
-        "replica_hours": round(report.replica_hours, 3),
-        "above_high_s": round(report.above_high_s, 3),
-        "below_low_s": round(report.below_low_s, 3),
-        "scale_ups": report.scale_ups,
-        "scale_downs": report.scale_downs,
-        "worst_shortfall": report.worst_shortfall,
-        "least_replicas": report.least_replicas,
-        "most_replicas": report.most_replicas,
-    }

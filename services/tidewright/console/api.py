@@ -108,12 +108,13 @@ class Answers:
         from tidewright.asking import comparing  # it imports what is compared
 
         moment = await moment_of(self.source, "")
-        since = await moment_of(self.source, query["since"], "--since") if query.get("since") else None
+        since = moment.at - comparing.LATELY_S
+        if query.get("since"):
+            since = (await moment_of(self.source, query["since"], "--since")).at
         compared = await comparing.comparisons(
-            self.source, moment, namespace=query.get("namespace", ""), name=query.get("name", ""),
-            since=since.at if since is not None else None,
-        )  # fmt: skip
-        return comparing.answer(self.source, moment, compared)
+            self.source, moment, namespace=query.get("namespace", ""), name=query.get("name", ""), since=since
+        )
+        return comparing.answer(self.source, moment, since, compared)
 
     async def scale_down(self, query: Query) -> Any:
         from tidewright.asking import planning  # it imports what decides

@@ -55,7 +55,7 @@ async def _compared(source: Source, moment: Moment, since: float, asked: Referen
     compared = await comparing.comparisons(
         source, moment, namespace=asked.namespace, name=asked.name, since=since
     )
-    answer = comparing.answer(source, moment, compared).items[0]
+    answer = comparing.answer(source, moment, since, compared).items[0]
     rows = tuple(reversed(answer.rows))
     counts = tuple((said, answer.counts.get(verdict, 0)) for verdict, said in SAID.items())
     return Beside(counts, rows[:SHOWN], len(rows[SHOWN:]))

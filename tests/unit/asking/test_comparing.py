@@ -93,7 +93,7 @@ LONG_AGO = [
 ]
 
 
-async def told(source: Watched, since: float | None) -> Comparison:
+async def told(source: Watched, since: float) -> Comparison:
     (found,) = await comparisons(source, await moment_of(source, ""), namespace=NS, name="wpa", since=since)
     return found
 
@@ -115,7 +115,7 @@ async def test_a_stretch_is_told_without_reading_what_is_long_before_it(tmp_path
     assert (both.verdict.value, both.ours.after) == ("same", 4)
     assert (theirs.theirs.before, theirs.theirs.after) == (4, 5)
     assert "WithinMarks" in theirs.why[-1], "why we left it was said long before the stretch"
-    whole = await told(source, None)
+    whole = await told(source, 0.0)
     assert source.begun == 0
     assert found.rows == tuple(row for row in whole.rows if row.at >= SINCE)
 
@@ -140,7 +140,7 @@ async def test_what_was_written_is_counted_in_the_stretch(tmp_path: Path) -> Non
     found = await told(source, SINCE)
     assert found.rows == ()
     assert found.written == 1
-    assert (await told(source, None)).written == 3
+    assert (await told(source, 0.0)).written == 3
 
 
 async def test_one_that_went_before_the_stretch_is_still_known(tmp_path: Path) -> None:
@@ -152,5 +152,5 @@ async def test_one_that_went_before_the_stretch_is_still_known(tmp_path: Path) -
 @pytest.mark.parametrize("since", [-5.0, 0.0, 1.0, 700.0, NOW, NOW * 2])
 async def test_a_stretch_may_begin_anywhere(tmp_path: Path, since: float) -> None:
     source = log_of(tmp_path / "x.twlog", [*LONG_AGO, workload(NOW, 9)])
-    whole = await told(source, None)
+    whole = await told(source, 0.0)
     assert (await told(source, since)).rows == tuple(row for row in whole.rows if row.at >= since)

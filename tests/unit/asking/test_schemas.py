@@ -41,7 +41,22 @@ kind: PodTemplate
 metadata: {name: new, namespace: team-0}
 template: {spec: {containers: [{name: c, resources: {requests: {cpu: "1", memory: 1Gi}}}]}}
 """
+SCALER = """
+apiVersion: datadoghq.com/v1alpha1
+kind: WatermarkPodAutoscaler
+metadata: {name: tried, namespace: team-0}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: app-0}
+  minReplicas: 1
+  maxReplicas: 30
+  metrics:
+  - {type: External, external: {metricName: requests, metricSelector: {}, highWatermark: "20", lowWatermark: "12"}}
+"""
 ASKED: dict[str, list[list[str]]] = {
+    "backtest.suggest": [["backtest", "--suggest", "-n", "team-0"]],
+    "backtest.wpa": [
+        ["backtest", "wpa", "-f", "{folder}/scaler.yaml", "--metrics", "{folder}/load.csv", "--sweep", "tolerance=0,100m"],
+    ],
     "get": [["get"], ["get", "--at", "seq:400"]],
     "list": [
         ["get", kind, "-A", "--at", at] for kind in ("wpa", "nodegroup", "ws", "shs", "pr") for at in ("seq:700", "seq:3000")
@@ -67,7 +82,9 @@ ASKED: dict[str, list[list[str]]] = {
 }  # fmt: skip
 """Commands by the question that they ask."""
 
-TIMES = frozenset({"at", "since", "until", "heldUntil", "lastChange", "from", "to", "begun", "ended"})
+TIMES = frozenset(
+    {"at", "since", "until", "heldUntil", "lastChange", "from", "to", "begun", "ended", "mostMissingAt"}
+)
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 LIKE_A_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
 AS_RECORDED = frozenset({"event", "values", "headers", "state"})
@@ -77,13 +94,16 @@ COUNTS = frozenset(
     (
         "sequence", "objects", "decisions", "differences", "times", "writtenByUs", "nodes", "pods", "fromNodes", "toNodes",
         "maxNodes", "limitPods", "nowPods", "thenPods", "replicas", "changedCosts", "leftOut", "messages", "events",
-        "checkpoints", "undecided", "setAside", "keys", "history", "commits", "unknown", "goneOnFrom",
+        "checkpoints", "undecided", "setAside", "keys", "history", "commits", "unknown", "goneOnFrom", "samples", "scaleUps",
+        "scaleDowns",
     )
 )  # fmt: skip
 """Numbers of things, by what they are called."""
-OF_A_METRIC = frozenset({"value", "low", "high", "from", "to", "lowWatermark", "highWatermark"})
+OF_A_METRIC = frozenset(
+    {"value", "low", "high", "from", "to", "lowWatermark", "highWatermark", "leastLoad", "mostLoad"}
+)
 """Amounts whose unit is that of the metric, or of the line that they stand in."""
-UNIT = re.compile(r"(Seconds|Micro|Milli|Permille|Bytes)$")
+UNIT = re.compile(r"(Seconds|Hours|Micro|Milli|Permille|Bytes|Replicas)$")
 
 
 def answers(words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]) -> list[Any]:
@@ -91,8 +111,12 @@ def answers(words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]) 
     (folder / "spread.yaml").write_text(SPREAD)
     (folder / "request.yaml").write_text(REQUEST)
     (folder / "config.yaml").write_text("enforce_bounds_without_metrics: true\n")
+    (folder / "scaler.yaml").write_text(SCALER)
+    (folder / "load.csv").write_text(
+        "\n".join(["timestamp,value", *(f"{60 * n},{n % 90}" for n in range(200))])
+    )
     given = [word.format(folder=folder) for word in words]
-    if "--state" not in given:
+    if not {"--state", "--metrics"} & set(given):
         given += ["--log", LOG] if given[0] != "diff" else [LOG]
     assert main.run([*given, "-o", "json"]) in (0, 1), capsys.readouterr().err
     said = capsys.readouterr().out

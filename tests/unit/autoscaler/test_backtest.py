@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.autoscaler.world import external, spec
 from tidewright.autoscaler.api.spec import InvalidSpec
-from tidewright.autoscaler.backtest import BadSeries, LoadModel, backtest, summary
+from tidewright.autoscaler.backtest import BadSeries, LoadModel, backtest
 from tidewright.autoscaler.tell.sentences import sentences
 
 Rows = list[tuple[float, tuple[float, ...]]]
@@ -84,12 +84,12 @@ def test_progress_is_told() -> None:
 
 def test_a_dry_run_spec_is_run_as_if_it_were_not() -> None:
     report = backtest(spec(minReplicas=2, dryRun=True), rows(*[80.0] * 10))
-    assert summary(report)["scale_ups"] == 3
+    assert report.scale_ups == 3
     assert report.most_replicas == 6
 
 
 def test_an_empty_series_is_an_empty_report() -> None:
-    assert summary(backtest(spec(), []))["samples"] == 0
+    assert backtest(spec(), []).samples == 0
 
 
 @pytest.mark.parametrize(

@@ -80,12 +80,16 @@ def test_json_has_every_decision_with_its_sentences(
 ) -> None:
     assert run("-f", manifest(tmp_path), "--metrics", load, "-o", "json", "--start-replicas", "4") == 0
     found = json.loads(capsys.readouterr().out)
-    (made,) = found["runs"]
+    (made,) = found["policies"]
     assert (found["load"]["samples"], found["load"]["model"]) == (300, "shared")
-    assert made["summary"]["scale_ups"] + made["summary"]["scale_downs"] == len(made["decisions"])
+    assert made["figures"]["scaleUps"] + made["figures"]["scaleDowns"] == len(made["decisions"])
     assert made["decisions"][0]["from"] == 4
-    assert made["decisions"][0]["why"]
+    first = made["decisions"][0]["because"][0]
+    assert (first["rule"], first["values"]["algorithm"]) == ("Measured", "average")
+    assert first["sentence"].startswith("average per ready pod of requests{map[app:shop]} is ")
     assert len(made["chart"]) > 100
+    assert run("-f", manifest(tmp_path), "--metrics", load, "-o", "yaml", "--start-replicas", "4") == 0
+    assert yaml.safe_load(capsys.readouterr().out) == found
 
 
 class _Page(HTMLParser):
@@ -132,7 +136,7 @@ def test_a_sweep_by_the_name_of_a_field_alone_finds_the_one_place_that_it_can_me
 ) -> None:
     file = manifest(tmp_path)
     assert run("-f", file, "--metrics", load, "--sweep", "highWatermark=20,25", "-o", "json") == 0
-    runs = json.loads(capsys.readouterr().out)["runs"]
+    runs = json.loads(capsys.readouterr().out)["policies"]
     assert [made["name"] for made in runs] == [
         f"metrics[0].external.highWatermark={mark}" for mark in (20, 25)
     ]
@@ -161,13 +165,13 @@ def test_a_sweep_tries_every_combination(
 ) -> None:
     sweep = ("--sweep", "spec.tolerance=50m,0.2", "--sweep", "metrics[0].external.highWatermark=20,25")
     assert run("-f", manifest(tmp_path), "--metrics", load, *sweep, "-o", "json") == 0
-    runs = json.loads(capsys.readouterr().out)["runs"]
+    runs = json.loads(capsys.readouterr().out)["policies"]
     assert [made["name"] for made in runs] == [
         f"tolerance={t}, metrics[0].external.highWatermark={high}"
         for t in ("50m", "0.2")
         for high in (20, 25)
     ]
-    assert len({made["summary"]["replica_hours"] for made in runs}) == 4
+    assert len({made["figures"]["replicaHours"] for made in runs}) == 4
 
 
 def test_columns_are_found_by_the_names_of_the_metrics(
@@ -179,8 +183,8 @@ def test_columns_are_found_by_the_names_of_the_metrics(
         "queue,timestamp,requests\n" + "\n".join(f"50,2026-03-01 12:{n:02}:00,1" for n in range(30))
     )
     assert run("-f", path, "--metrics", str(tmp_path / "two.csv"), "-o", "json") == 0
-    made = json.loads(capsys.readouterr().out)["runs"][0]
-    assert made["summary"]["most_replicas"] == 10  # 50 queued, 5 each
+    made = json.loads(capsys.readouterr().out)["policies"][0]
+    assert made["figures"]["mostReplicas"] == 10  # 50 queued, 5 each
     assert made["decisions"][0]["at"].startswith("2026-03-01T12:00")
 
 
@@ -325,12 +329,12 @@ def test_the_load_of_a_log_is_what_was_measured_and_what_was_done_stands_beside(
     assert run("-f", manifest(tmp_path), "--log", path, "-n", "demo", "-o", "json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["load"]["samples"] == 79  # the failed one is none
-    assert found["load"]["start_replicas"] == 2
-    assert found["runs"][0]["chart"][0]["load_high"] == 70
+    assert found["load"]["startReplicas"] == 2
+    assert found["policies"][0]["chart"][0]["mostLoad"] == 70
     absolute = manifest(tmp_path, algorithm="absolute")
     assert run("-f", absolute, "--log", path, "-n", "demo", "-o", "json") == 0
     shared = json.loads(capsys.readouterr().out)
-    assert shared["runs"][0]["chart"][0]["load_high"] == 140  # the value of each of two
+    assert shared["policies"][0]["chart"][0]["mostLoad"] == 140  # the value of each of two
 
 
 def test_a_log_without_the_metric_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -347,11 +351,11 @@ def test_a_policy_with_forecasts_stands_beside_itself_without(
     arguments = ["-f", manifest(tmp_path), "--metrics", str(tmp_path / "daily.csv")]
     assert run(*arguments, "--forecast", "lead=30m", "--history", "7d", "-o", "json") == 0
     result = json.loads(capsys.readouterr().out)
-    assert result["load"]["history_s"] == 7 * 86400
-    without, with_forecast = (run["summary"] for run in result["runs"])
+    assert result["load"]["historySeconds"] == 7 * 86400
+    without, with_forecast = (run["figures"] for run in result["policies"])
     assert without["samples"] == with_forecast["samples"] == 5 * 96
-    assert result["runs"][1]["name"] == "wpa.yaml, lead=30m"
-    assert with_forecast["above_high_s"] < without["above_high_s"]
+    assert result["policies"][1]["name"] == "wpa.yaml, lead=30m"
+    assert with_forecast["aboveHighSeconds"] < without["aboveHighSeconds"]
 
 
 @pytest.mark.parametrize(

@@ -156,14 +156,14 @@ def test_objects_for_which_a_forecast_would_have_paid_are_named_with_how_much(
     path = exported(tmp_path)
     words = ["backtest", "--suggest", "--log", path, "--forecast", "lead=30m"]
     assert main.run([*words, "-o", "json"]) == 0
-    found = {item["name"]: item for item in json.loads(capsys.readouterr().out)["suggestions"]}
+    found = {item["name"]: item for item in json.loads(capsys.readouterr().out)["items"]}
     shop = found["shop"]
     assert shop["pays"]
     assert shop["forecast"] == "lead=30m"
-    assert shop["with"]["above_high_s"] < 0.75 * shop["without"]["above_high_s"]
-    assert shop["with"]["replica_hours"] <= 1.05 * shop["without"]["replica_hours"]
-    assert found["flat"]["why_not"] == "its load was never above the high watermark"
-    assert "no samples of" in found["bare"]["why_not"]
+    assert shop["with"]["aboveHighSeconds"] < 0.75 * shop["without"]["aboveHighSeconds"]
+    assert shop["with"]["replicaHours"] <= 1.05 * shop["without"]["replicaHours"]
+    assert found["flat"]["whyNot"] == "its load was never above the high watermark"
+    assert "no samples of" in found["bare"]["whyNot"]
     assert main.run(words) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:3] == ["NAMESPACE", "NAME", "FORECAST"]

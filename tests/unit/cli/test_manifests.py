@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -123,3 +124,19 @@ def test_a_configuration_is_that_of_the_part_that_the_service_reads(tmp_path: Pa
     assert configuration([f"shard-manager={path}"]) == {"shardmanager": {"managers": []}}
     with pytest.raises(BadInput, match="'shardmanger' configures nobody; did you mean shard-manager"):
         configuration([f"shardmanger={path}"])
+
+
+def test_an_object_without_a_namespace_is_of_that_of_the_kubeconfig(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    context = {"name": "here", "context": {"cluster": "c", "namespace": "team"}}
+    (tmp_path / "config").write_text(json.dumps({"current-context": "here", "contexts": [context]}))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    path = tmp_path / "it.yaml"
+    path.write_text(
+        "apiVersion: apps.kruise.io/v1alpha1\nkind: WorkloadSpread\nmetadata: {name: web}\nspec:\n"
+        "  targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}\n  subsets: [{name: a, maxReplicas: 2}, {name: b}]\n"
+    )
+    for given, meant in (([], "team"), (["-n", "other"], "other")):
+        assert main.run(["plan", "ws", "-f", str(path), "--replicas", "3", "-o", "json", *given]) == 0
+        assert json.loads(capsys.readouterr().out)["namespace"] == meant

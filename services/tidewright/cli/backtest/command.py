@@ -9,7 +9,9 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Group, Parameter
 
+from tidewright.asking.answers import builtins
 from tidewright.asking.errors import BadInput
+from tidewright.asking.namespaces import meant
 from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.source import FromFile, opened
 from tidewright.asking.tables import plain
@@ -69,17 +71,17 @@ def suggest(
 
     manifest.with_forecasts([], forecast)
 
-    async def run() -> list[suggesting.Suggestion]:
+    async def run() -> tuple[str, list[suggesting.Suggestion]]:
         async with opened(log, file) as source:
-            return await suggesting.suggestions(
+            return source.name, await suggesting.suggestions(
                 source, namespace, name, forecast or suggesting.TRIED,
                 history=lambda series: _history(history, series) if history else suggesting.history_of(series),
                 ready_delay_s=ready_delay,
             )  # fmt: skip
 
-    found = asyncio.run(run())
+    asked, found = asyncio.run(run())
     emit(
-        {"suggestions": [suggesting.as_json(suggestion) for suggestion in found]},
+        builtins(suggesting.answer(asked, found)),
         output,
         lambda: plain(suggesting.as_text(found)),
         names=lambda: (
@@ -142,10 +144,14 @@ def wpa(
     ] = "0s",
     namespace: Annotated[
         str,
-        Parameter(name=["--namespace", "-n"], help="Of the object, for --log; the manifest's by default."),
+        Parameter(
+            name=["--namespace", "-n"],
+            help="Of the object, for --log; the manifest's or the kubeconfig's by default.",
+        ),
     ] = "",
     output: Annotated[
-        Literal["table", "json", "html"], Parameter(name=["--output", "-o"], help="How to print the result.")
+        Literal["table", "json", "yaml", "html"],
+        Parameter(name=["--output", "-o"], help="How to print the result."),
     ] = "table",
 ) -> int:
     """What a WatermarkPodAutoscaler would have done with a recorded load."""
@@ -176,7 +182,7 @@ def wpa(
             f"--compare {compare}: has {max(counts)} metrics, the other {min(counts)}; one load is for both"
         )
     series = _series(
-        metrics, log, rules[0], namespace or base.namespace or "default", shared=load == "shared"
+        metrics, log, rules[0], namespace or base.namespace or meant(""), shared=load == "shared"
     )
     history_s = _history(history, series)
     model = LoadModel(
@@ -231,21 +237,15 @@ def _series(metrics: Path | None, log: Path | None, rules: Any, namespace: str, 
     return asyncio.run(read())
 
 
-def _print(result: Any, output: str) -> None:
-    if output == "json":
-        import json
+def _print(result: Any, output: Literal["table", "json", "yaml", "html"]) -> None:
+    from tidewright.cli.backtest import runs, text
 
-        from tidewright.cli.backtest.runs import as_json
-
-        print(json.dumps(as_json(result), indent=2))
-    elif output == "html":
+    if output == "html":
         from tidewright.cli.backtest.page import as_html
 
         sys.stdout.write(as_html(result))
     else:
-        from tidewright.cli.backtest.text import as_text
-
-        print(as_text(result))
+        emit(builtins(runs.answer(result)), output, lambda: plain(text.as_text(result)))
 
 
 with_examples(app, "backtest")

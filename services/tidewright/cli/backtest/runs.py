@@ -6,13 +6,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tidewright.asking.answers import (
+    Backtest,
+    LoadTried,
+    Reason,
+    RecordedCount,
+    TriedFigures,
+    TriedPolicy,
+    TriedScale,
+    TriedStretch,
+    stamp,
+    stamp_if_set,
+)
 from tidewright.asking.errors import BadInput
 from tidewright.asking.load import Series
 from tidewright.autoscaler.api.spec import InvalidSpec, Rules, compiled
-from tidewright.autoscaler.backtest import LoadModel, Report, Step, backtest, summary
-from tidewright.autoscaler.tell.sentences import sentences
+from tidewright.autoscaler.backtest import LoadModel, Point, Report, Step, backtest
+from tidewright.autoscaler.tell.sentences import sentence
 from tidewright.cli.backtest.manifest import Candidate
-from tidewright.kube.times import rfc3339
 
 
 @dataclass(frozen=True)
@@ -97,48 +108,64 @@ def run_all(
     return finished_runs
 
 
-def as_json(result: Result) -> dict[str, Any]:
-    """The whole result."""
-    series = result.series
+def answer(result: Result) -> Backtest:
+    """For programs."""
+    series, model = result.series, result.model
     first, last = series.span
-    return {
-        "load": {
-            "source": series.source, "samples": len(series), "from": rfc3339(first), "to": rfc3339(last),
-            "model": "shared" if result.model.shared else "value",
-            "ready_delay_s": result.model.ready_delay_s, "start_replicas": result.model.start_replicas,
-            "history_s": result.history_s,
-        },
-        "recorded": [{"at": rfc3339(at), "replicas": replicas} for at, replicas in series.recorded],
-        "runs": [
-            {
-                "name": run.candidate.label,
-                "summary": summary(run.report),
-                "worst_shortfall_at": None
-                if run.report.worst_shortfall_at is None
-                else rfc3339(run.report.worst_shortfall_at),
-                "decisions": [step_json(step) for step in run.report.steps],
-                "chart": [
-                    {
-                        "at": rfc3339(p.at), "load_low": p.load_low, "load_high": p.load_high,
-                        "replicas_low": p.replicas_low, "replicas_high": p.replicas_high, "ready_low": p.ready_low,
-                    }
-                    for p in run.report.chart
-                ],
-            }
+    return Backtest(
+        load=LoadTried(
+            source=series.source, samples=len(series), from_=stamp(first), to=stamp(last),
+            model="shared" if model.shared else "value", ready_delay_seconds=model.ready_delay_s,
+            start_replicas=model.start_replicas, history_seconds=result.history_s,
+        ),
+        recorded=tuple(RecordedCount(at=stamp(at), replicas=replicas) for at, replicas in series.recorded),
+        policies=tuple(
+            TriedPolicy(
+                name=run.candidate.label, figures=_figures(run.report), decisions=tuple(map(_scale, run.report.steps)),
+                chart=tuple(map(_stretch, run.report.chart)),
+            )
             for run in result.runs
-        ],
-    }  # fmt: skip
+        ),
+    )  # fmt: skip
 
 
-def step_json(step: Step) -> dict[str, Any]:
-    """A decision with its reasons, as sentences and as they are on the log."""
-    return {
-        "at": rfc3339(step.at),
-        "from": step.from_replicas,
-        "to": step.to_replicas,
-        "why": sentences(step.because),
-        "because": [{"rule": because.rule, "values": dict(because.values)} for because in step.because],
-    }
+def _figures(report: Report) -> TriedFigures:
+    return TriedFigures(
+        samples=report.samples,
+        duration_seconds=round(report.duration_s, 3),
+        replica_hours=round(report.replica_hours, 3),
+        above_high_seconds=round(report.above_high_s, 3),
+        below_low_seconds=round(report.below_low_s, 3),
+        scale_ups=report.scale_ups,
+        scale_downs=report.scale_downs,
+        most_missing_replicas=report.worst_shortfall,
+        most_missing_at=stamp_if_set(report.worst_shortfall_at),
+        least_replicas=report.least_replicas,
+        most_replicas=report.most_replicas,
+    )
+
+
+def _scale(step: Step) -> TriedScale:
+    return TriedScale(
+        at=stamp(step.at),
+        from_=step.from_replicas,
+        to=step.to_replicas,
+        because=tuple(
+            Reason(sentence=sentence(because), rule=because.rule, values=dict(because.values))
+            for because in step.because
+        ),
+    )
+
+
+def _stretch(point: Point) -> TriedStretch:
+    return TriedStretch(
+        at=stamp(point.at),
+        least_load=point.load_low,
+        most_load=point.load_high,
+        least_replicas=point.replicas_low,
+        most_replicas=point.replicas_high,
+        least_ready_replicas=point.ready_low,
+    )
 
 
 COLUMNS: tuple[tuple[str, str, Callable[[Report], float]], ...] = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tidewright.asking import load, tables
+from tidewright.asking.answers import ForecastFigures, ForecastSuggestions, SuggestedForecast
 from tidewright.asking.errors import BadInput
 from tidewright.asking.load import Series
 from tidewright.asking.progress import progress
@@ -127,23 +127,26 @@ def _why_not(without: Report, having: Report) -> str:
     return "too little of the time above the high watermark would have been saved"
 
 
-def as_json(suggestion: Suggestion) -> dict[str, Any]:
-    """A suggestion for programs."""
-    without, having = suggestion.without, suggestion.having
-    figures = {
-        name: None
-        if report is None
-        else {"above_high_s": round(report.above_high_s, 3), "replica_hours": round(report.replica_hours, 3)}
-        for name, report in (("without", without), ("with", having))
-    }
-    return {
-        "namespace": suggestion.namespace,
-        "name": suggestion.name,
-        "pays": suggestion.pays,
-        "forecast": suggestion.forecast,
-        **figures,
-        "why_not": suggestion.why,
-    }
+def answer(log: str, found: Sequence[Suggestion]) -> ForecastSuggestions:
+    """For programs."""
+    return ForecastSuggestions(
+        log=log,
+        items=tuple(
+            SuggestedForecast(
+                namespace=suggestion.namespace, name=suggestion.name, pays=suggestion.pays, forecast=suggestion.forecast,
+                without=_figures(suggestion.without), having=_figures(suggestion.having), why_not=suggestion.why,
+            )
+            for suggestion in found
+        ),
+    )  # fmt: skip
+
+
+def _figures(report: Report | None) -> ForecastFigures | None:
+    if report is None:
+        return None
+    return ForecastFigures(
+        above_high_seconds=round(report.above_high_s, 3), replica_hours=round(report.replica_hours, 3)
+    )
 
 
 def as_text(found: Sequence[Suggestion]) -> str:

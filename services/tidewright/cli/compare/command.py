@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from tidewright.asking.answers import ComparisonList, builtins
-from tidewright.asking.comparing import answer, comparisons
+from tidewright.asking.comparing import LATELY_S, answer, comparisons
 from tidewright.asking.errors import BadInput
 from tidewright.asking.namespaces import Namespace, meant
 from tidewright.asking.objects import moment as read_moment
@@ -37,7 +37,9 @@ def wpa(
     all_namespaces: Annotated[
         bool, Parameter(name=["--all-namespaces", "-A"], help="Of every namespace.", negative="")
     ] = False,
-    since: Annotated[str, Parameter(help="From this log time on; or so long ago, such as 24h.")] = "",
+    since: Annotated[
+        str, Parameter(help="From this log time on, or so long ago; 3650d is all that the log has.")
+    ] = "24h",
     within: Annotated[
         float, Parameter(help="Seconds by which a decision and the incumbent's change may lie apart.")
     ] = 60.0,
@@ -52,25 +54,26 @@ def wpa(
         raise BadInput("a name and --all-namespaces: give one of them")
     space = "" if all_namespaces else meant(namespace)
 
-    async def run() -> tuple[list[Comparison], ComparisonList]:
+    async def run() -> tuple[list[Comparison], float, ComparisonList]:
         async with opened(log, file) as source:
             moment = await moment_of(source, "")
-            begun = read_moment(since, moment.at) if since else None
+            begun = read_moment(since, moment.at) if since else moment.at - LATELY_S
+            begun = min(max(begun, 0.0), moment.at)
             found = await comparisons(
                 source, moment, namespace=space, name=name, since=begun, within_s=within
             )
-            return found, answer(source, moment, found)
+            return found, begun, answer(source, moment, begun, found)
 
-    compared, told = asyncio.run(run())
+    compared, begun, told = asyncio.run(run())
     emit(
-        builtins(told), output, lambda: plain(_text(compared, told.log)),
+        builtins(told), output, lambda: plain(_text(compared, told.log, begun)),
         names=lambda: (f"watermarkpodautoscaler/{item.name}" for item in told.items),
     )  # fmt: skip
     differing = any(row.verdict is not PairVerdict.SAME for comparison in compared for row in comparison.rows)
     return 1 if differing else 0
 
 
-def _text(comparisons: list[Comparison], where: str) -> str:
+def _text(comparisons: list[Comparison], where: str, since: float) -> str:
     headings = ("NAMESPACE", "NAME", "SAME", "DIFFERENT", "ONLY-OURS", "ONLY-THEIRS", "WRITTEN-BY-US")
     rows = [
         (
@@ -93,10 +96,16 @@ def _text(comparisons: list[Comparison], where: str) -> str:
                 "",
                 WRITTEN.format(name=f"{comparison.namespace}/{comparison.name}", count=comparison.written),
             ]
-    if all(row.verdict is PairVerdict.SAME for comparison in comparisons for row in comparison.rows):
-        count = sum(len(comparison.rows) for comparison in comparisons)
-        same, none = ", and we would have made each of them", " by anybody: there is nothing to compare yet"
-        lines += ["", f"{where}: {count} changes{same if count else none}."]
+    every = [row for comparison in comparisons for row in comparison.rows]
+    differing_count = sum(row.verdict is not PairVerdict.SAME for row in every)
+    summary = f"{len(every)} change{'s' * (len(every) != 1)}"
+    if not every:
+        summary += " by anybody: there is nothing to compare yet"
+    elif differing_count:
+        summary += f", {differing_count} of them otherwise than ours"
+    else:
+        summary += ", and we would have made each of them"
+    lines += ["", f"{where}, from {readable(since)} UTC on: {summary}."]
     return "\n".join(lines)
 
 

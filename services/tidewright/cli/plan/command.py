@@ -11,6 +11,7 @@ from cyclopts import App, Group, Parameter
 from tidewright.asking import planning
 from tidewright.asking.answers import ProvisioningPlan, ScaleDownPlan, builtins
 from tidewright.asking.errors import BadInput
+from tidewright.asking.namespaces import meant
 from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.planning import BUFFER, Draft
 from tidewright.asking.point_in_time import moment_of
@@ -44,8 +45,9 @@ def provisioning(
         ),
     ],
     namespace: Annotated[
-        str, Parameter(name=["--namespace", "-n"], help="Of objects that name none.")
-    ] = "default",
+        str,
+        Parameter(name=["--namespace", "-n"], help="Of objects that name none; the kubeconfig's by default."),
+    ] = "",
     state: Annotated[
         str, Parameter(help="An exported log to try it on, or live: the running one.", group=STATE)
     ] = LIVE,
@@ -56,7 +58,7 @@ def provisioning(
     output: Output = "table",
 ) -> int:
     """What would be done about a ProvisioningRequest or CapacityBuffer, without doing it."""
-    wanted = read(file, namespace)
+    wanted = read(file, meant(namespace))
     for one in wanted:
         try:
             (buffers.parse if one.kind == BUFFER else parse)(one.spec)

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from tidewright.asking.answers import SpreadPlan, builtins
 from tidewright.asking.errors import BadInput
 from tidewright.asking.manifests import all_documents, known_fields
+from tidewright.asking.namespaces import meant
 from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.planning import answer_of_spread, spread_on
 from tidewright.asking.point_in_time import moment_of
@@ -29,8 +30,12 @@ def ws(
     file: Annotated[Path, Parameter(name=["--filename", "-f"], help="Manifest of the WorkloadSpread.")],
     replicas: Annotated[int, Parameter(help="Pods that its workload wants.")],
     namespace: Annotated[
-        str, Parameter(name=["--namespace", "-n"], help="Its namespace, unless the manifest says so.")
-    ] = "default",
+        str,
+        Parameter(
+            name=["--namespace", "-n"],
+            help="Its namespace, unless the manifest says so; the kubeconfig's by default.",
+        ),
+    ] = "",
     now: Annotated[
         bool, Parameter(negative="", help="Start from the pods that are there, as the log has them.")
     ] = False,
@@ -41,7 +46,7 @@ def ws(
     """Where so many pods would land, and with --now (or --log) what the change would do to those there."""
     if replicas < 0:
         raise BadInput(f"--replicas {replicas}: 0 or more")
-    obj = _read(file, namespace)
+    obj = _read(file, meant(namespace))
     spread = _checked(file, obj)
 
     async def run() -> tuple[Plan, SpreadPlan]:

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+from cyclopts import App, Parameter
+
 from tidewright.cli.main import application
 
 
@@ -25,4 +27,14 @@ def page() -> str:
 def write() -> None:
     """To standard output. Commands of commands show how the process was called."""
     sys.argv = ["tidewright"]
-    print(application().generate_docs(output_format="markdown", recursive=True))
+    app = application()
+    _handed_down(app, app.default_parameter)
+    print(app.generate_docs(output_format="markdown", recursive=True))
+
+
+def _handed_down(app: App, default: Parameter | None) -> None:
+    """Pages of commands of commands know the defaults of their parent alone, not those of the root."""
+    for name in app:
+        if not name.startswith("-"):
+            app[name].default_parameter = app[name].default_parameter or default
+            _handed_down(app[name], default)
