@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
 import msgspec
+from markupsafe import Markup, escape
 
 from tidewright.asking.answers import stamp
 from tidewright.asking.errors import BadInput
 from tidewright.asking.point_in_time import Moment, beginning_of, moment_of
 from tidewright.asking.source import Source
+from tidewright.asking.tables import plain
 from tidewright.host.fold.explainer import Reference
 
 WINDOWS: dict[str, float] = {"15m": 900.0, "1h": 3600.0, "6h": 21_600.0, "1d": 86_400.0, "7d": 604_800.0}
@@ -26,6 +28,9 @@ KEPT = 256
 """Moments whose sequence is remembered."""
 FRESH_S = 0.25
 """For so long, wall seconds, the end of the log is taken to be where it was."""
+KEEPERS = {"booking of": "provisioningrequest", "buffer": "capacitybuffer"}
+"""Who keeps room, as sentences of provisioning say it before their names."""
+_KEEPER = re.compile(r"\b(booking of|buffer) ([a-z0-9-]+/[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)")
 _STEPPED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z|(?:seq:|#)\d+")
 
 
@@ -35,7 +40,7 @@ class Looking:
 
     Attributes:
         moment: what is looked at; its `end` when it is now.
-        at: as it stands in URLs; empty for now.
+        at: as it stands in URLs; empty for now. What is said from now on (`15m`, `14:14`) is the time that it meant.
         first, last: log times that can be looked at, seconds.
         window: name of the stretch before the moment.
         query: the other parameters of the page.
@@ -80,6 +85,20 @@ class Looking:
         """The page of an object."""
         return self.link(path_of(reference), **query)
 
+    def told(self, sentence: str) -> Markup:
+        """A sentence in which whoever keeps room is a link: the next question is about them."""
+        parts: list[Markup] = []
+        end, text = 0, plain(sentence)
+        for keeper in _KEEPER.finditer(text):
+            space, _, name = keeper[2].partition("/")
+            page = self.object(Reference(KEEPERS[keeper[1]], space, name))
+            parts += [
+                escape(text[end : keeper.start(2)]),
+                Markup('<a href="{}">{}</a>').format(page, keeper[2]),
+            ]
+            end = keeper.end(2)
+        return Markup("").join([*parts, escape(text[end:])])
+
 
 def path_of(reference: Reference) -> str:
     """Where the page of an object is; `_` stands for no namespace, which none is called."""
@@ -112,6 +131,8 @@ class Moments:
         end = await self.now()
         first = await self._beginning()
         moment = await self._at(at, (first, end.at)) if at else end
+        if at and not _STEPPED.fullmatch(at):
+            at = stamp(moment.at)
         return Looking(moment, at, min(first, end.at), end.at, window, query, self._under)
 
     async def now(self) -> Moment:

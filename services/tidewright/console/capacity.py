@@ -25,16 +25,19 @@ from tidewright.host.fold.explainer import Reference
 from tidewright.kube.keys import PodKey, parts
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.pending.pods import pending
+from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell import what_if_scaledown
 from tidewright.provisioning.tell.explaining import EXPLAINER
 
 REASONS = 12
-"""Reasons for which pods wait that are told apart."""
+"""Reasons for which pods wait that are told apart, and requests that wait which are told."""
 AT_ONCE = 600
 """Nodes of a group that are drawn before it is asked for alone."""
 OF_ONE = 6_000
 FILLS = ("cpu", "memory")
+OVER = (cond.PROVISIONED, cond.FAILED, cond.BOOKING_EXPIRED, cond.CAPACITY_REVOKED)
+"""Conditions of requests that look for no room."""
 
 
 @dataclass(frozen=True)
@@ -108,12 +111,22 @@ class Waiting:
 
 
 @dataclass(frozen=True)
+class WaitingRequest:
+    """A request that has no room yet, and what keeps it from room."""
+
+    request: Reference
+    pods: int
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Capacity:
     """What provisioning knows of a moment, counted."""
 
     groups: tuple[GroupFill, ...]
     bookings: tuple[Booking, ...]
     waiting: tuple[Waiting, ...]
+    requests: tuple[WaitingRequest, ...]
     plan: what_if_scaledown.ScaleDownAnswer
 
 
@@ -139,6 +152,7 @@ async def page(source: Source, kept: Kept, lists: Lists, looking: Looking) -> di
         "nodes": sum(len(group.nodes) for group in found.groups),
         "bookings": [(booking, held.get(booking.request)) for booking in found.bookings],
         "waiting": found.waiting,
+        "requests": found.requests,
         "waiting_in_all": sum(one.pods for one in found.waiting),
         "buffers": (await lists.of("capacitybuffer", looking.moment)).items(),
         "plan": plan,
@@ -161,9 +175,10 @@ async def counted(source: Source, moment: Moment) -> Capacity:
     fold = await restored(source, Asked.about(source, BY_NAME["provisioning"], ""), moment.seq)
     state: State = fold.state
     now = max(fold.at, moment.at)
-    groups, bookings, waiting = groups_of(state), bookings_of(state), waiting_of(state, now)
+    groups, bookings = groups_of(state), bookings_of(state)
+    waiting, requests = waiting_of(state, now), waiting_requests(state, now)
     # The state is used up by this.
-    return Capacity(groups, bookings, waiting, what_if_scaledown.preview(state, now))
+    return Capacity(groups, bookings, waiting, requests, what_if_scaledown.preview(state, now))
 
 
 def groups_of(state: State) -> tuple[GroupFill, ...]:
@@ -256,6 +271,21 @@ def waiting_of(state: State, now: float) -> tuple[Waiting, ...]:
         by_reason[reason] = (before + len(keys), first)
     ordered = sorted(by_reason.items(), key=lambda entry: -entry[1][0])
     return tuple(Waiting(reason, pods, example) for reason, (pods, example) in ordered[:REASONS])
+
+
+def waiting_requests(state: State, now: float) -> tuple[WaitingRequest, ...]:
+    """Requests that room is looked for, by name; the first of them."""
+    found = []
+    for key, request in sorted(state.requests.items()):
+        over = any(cond.is_true(request.conditions, type_) for type_ in OVER)
+        if over or request.booked or request.deleting or not request.accepted:
+            continue
+        asked = Reference("provisioningrequest", *parts(key))
+        why = tuple(EXPLAINER.standing(state, asked, now))
+        found.append(WaitingRequest(asked, sum(pods for _, pods in request.sets), why))
+        if len(found) == REASONS:
+            break
+    return tuple(found)
 
 
 def drawing(

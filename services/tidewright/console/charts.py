@@ -117,7 +117,7 @@ def _panel(panel: Panel, top: int, x: Callable[[float], float], width: int) -> l
         return top + height - (value - low) / (high - low) * height
 
     parts = [f'<text class="title" x="{LEFT}" y="{top - 8}">{_text(panel.title)}</text>']
-    for value in _axis(low, high, whole=panel.whole):
+    for value in _axis(low, high, whole=panel.whole) if panel.lines else ():
         parts.append(
             f'<line class="grid" x1="{LEFT}" x2="{width - RIGHT}" y1="{y(value):.1f}" y2="{y(value):.1f}"/>'
             f'<text class="axis" x="{LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{_text(_short(value))}</text>'
@@ -225,7 +225,13 @@ def _times(start: float, end: float, x: Callable[[float], float], height: int, w
     at = math.ceil((start + (end - start) * 0.04) / step) * step
     while at <= end - (end - start) * 0.04:
         day = datetime.fromtimestamp(at, UTC)
-        text = f"{day:%b %d}" if step >= 86_400 else f"{day:%H:%M}" if step >= 60 else f"{day:%H:%M:%S}"
+        text = (
+            f"{day:%b %d}"
+            if step >= 86_400 or (step >= 300 and day.hour == day.minute == 0)
+            else f"{day:%H:%M}"
+            if step >= 60
+            else f"{day:%H:%M:%S}"
+        )
         parts.append(
             f'<line class="tick" x1="{x(at):.1f}" x2="{x(at):.1f}" y1="{TOP}" y2="{height - BOTTOM + 4}"/>'
             f'<text class="axis" x="{x(at):.1f}" y="{height - 8}" text-anchor="middle">{text}</text>'

@@ -28,6 +28,11 @@ COUNTS = {
 }  # fmt: skip
 """Lines of counts, in the order of the key, and what people call them."""
 VALUES = {"value": "value", "highWatermark": "high watermark", "lowWatermark": "low watermark"}
+OF_OBJECTS = frozenset({"fact", "decision", "outcome"})
+"""Classes whose subjects name an object that has a page."""
+UNTOLD = frozenset({"timer", "none", "shape"})
+"""What stands in the place of a kind and is none."""
+MARKS = (("up", "\u25b2", "more was decided"), ("down", "\u25bc", "less was decided"))
 FILLED = frozenset({"ready"})
 
 
@@ -75,6 +80,7 @@ async def page(source: Source, moments: Moments, looking: Looking, asked: Refere
         "series": drawn,
         "chart": drawing(drawn, looking, asked, identity) if drawn is not None else Markup(""),
         "key": key_of(drawn) if drawn is not None else [],
+        "marks": marks_of(drawn) if drawn is not None else [],
         "figures": figures(drawn) if drawn is not None else [],
         "manifest": manifest(explanation),
     }
@@ -91,8 +97,8 @@ def steps_of(decision: ExplainedDecision) -> list[Step]:
 
 
 def _about(told: Told) -> Reference | None:
-    _, kind, namespace, name = subject_object(told.subject)
-    return Reference(kind, namespace, name) if kind and name and kind not in ("timer", "none") else None
+    cls, kind, namespace, name = subject_object(told.subject)
+    return Reference(kind, namespace, name) if cls in OF_OBJECTS and kind not in UNTOLD else None
 
 
 def drawing(found: ObjectSeries, looking: Looking, asked: Reference, chosen: str) -> Markup:
@@ -150,6 +156,15 @@ def key_of(found: ObjectSeries) -> list[tuple[str, str]]:
     """Style and name of each line that is drawn."""
     there = {line.name for line in found.lines if any(point.value is not None for point in line.points)}
     return [(name, said) for name, said in (VALUES | COUNTS).items() if name in there]
+
+
+def marks_of(found: ObjectSeries) -> list[tuple[str, str, str]]:
+    """Style, sign and name of each kind of mark that is drawn."""
+    ways = {_way(mark.from_, mark.to) for mark in found.marks}
+    drawn = [mark for mark, way in zip(MARKS, (1, -1), strict=True) if way in ways]
+    counts = any(line.name in COUNTS for line in found.lines)
+    held = ("hold", "\u25cf", "left as it is, and why" if counts else "decided")
+    return [*drawn, held] if 0 in ways else drawn
 
 
 def figures(found: ObjectSeries) -> list[tuple[str, str, float | None, float | None, float | None]]:

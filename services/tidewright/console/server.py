@@ -274,6 +274,11 @@ class Console:
             try:
                 with translated():
                     looking = await self.moments.looking(request.query)
+                    if (
+                        looking.at != request.query.get("at", "").strip()
+                    ):  # a link shows tomorrow what is seen now
+                        location = str(request.rel_url.update_query(at=looking.at))
+                        return web.Response(status=303, headers={"Location": location})
                     template, title, given = await page(request, looking)
                 return self._rendered(request, template, title, looking, given)
             except BadInput as error:
@@ -318,6 +323,7 @@ class Console:
             problem=problem, status=status, menu=MENU, here=request.path, log=self.source.name, version=__version__,
             frame="part.html" if request.headers.get("X-Part") == "main" else "frame.html", looking=None, title_="Not answered",
             following=False, windows=(), query={}, url=request.path, under=self.under, clusters=self.clusters,
+            now_="" if status == 404 or "at" not in request.query else str(request.rel_url.without_query_params("at")),
         )  # fmt: skip
         return web.Response(status=status, text=body, content_type="text/html")
 
@@ -381,6 +387,8 @@ def templates() -> Environment:
         money=words.money,
         size=words.size,
         since=words.since,
+        when=words.when,
+        counted=words.counted,
     )
     made.globals.update(Reference=Reference, seconds=words.seconds, NONE=words.NONE, Markup=Markup)
     return made

@@ -54,6 +54,20 @@ def since(at: float | str | None, now: float) -> str:
     return f"in {span(ahead)}" if ahead > 0.5 else f"{span(ahead)} ago"
 
 
+def when(at: float | str | None, now: float) -> str:
+    """The time of day, with the day where that is another one than now's, and how long ago it was."""
+    said = clock(at)
+    if at is None or said == NONE:
+        return NONE
+    today, _, _ = clock(now).partition(" ")
+    return f"{said.removeprefix(f'{today} ')} \u00b7 {since(at, now)}"
+
+
+def counted(amount: int, one: str, several: str = "") -> str:
+    """So many of something: `1 node`, `1,200 nodes`."""
+    return f"{amount:,} {one if amount == 1 else several or one + 's'}"
+
+
 def number(value: float | None) -> str:
     """An amount, as short as it can be told from its neighbours."""
     if value is None:

@@ -15,6 +15,8 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
+from tests.recorded.ended import FORECASTS
+from tests.unit.console.booked import booked_log
 from tests.unit.console.conftest import LOG, ONCE, serve
 from tests.unit.console.hostile import NAME, SPACE, hostile_log
 from tidewright.asking.exported import ExportedLog
@@ -221,14 +223,86 @@ def test_a_policy_is_tried_with_its_slider_and_the_answer_is_that_of_the_backtes
     manifest.write_text(page.locator("section:has(#apply) pre").inner_text())
     words = ["backtest", "wpa", "-f", str(manifest), "--log", str(LOG), "-o", "json"]
     assert recorded.run(asyncio.to_thread(main.run, words)) == 0
-    figures = json.loads(capsys.readouterr().out)["runs"][0]["summary"]
-    assert page.locator("[data-figure='Scales to more']").inner_text() == str(figures["scale_ups"])
-    assert page.locator("[data-figure='Most replicas']").inner_text() == str(figures["most_replicas"])
+    figures = json.loads(capsys.readouterr().out)["policies"][0]["figures"]
+    assert page.locator("[data-figure='Scales to more']").inner_text() == str(figures["scaleUps"])
+    assert page.locator("[data-figure='Most replicas']").inner_text() == str(figures["mostReplicas"])
     page.get_by_label("no more for, after a scale, seconds", exact=True).fill("95")
     page.keyboard.press("Tab")
     page.wait_for_selector("text=upscaleForbiddenWindowSeconds: 95")
     assert "high0=20" in page.url
     assert "up_window=95" in page.url
+
+
+# -- what a new user comes with -------------------------------------------------------------------
+
+
+def test_why_did_this_scale_at_a_time_of_day(tab: Tab) -> None:
+    page = tab.open("/")
+    page.locator("#at").fill("05:45")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("at="))
+    assert tab.at == "2026-02-02T05:45:59.999Z"
+    change = page.locator(".changes li", has_text="app-3 set replicas 4 -> 7")
+    assert change.locator("time").inner_text().startswith("05:45:58 \u00b7 ")
+    change.locator("a").click()
+    page.wait_for_url(re.compile("decision="))
+    why = page.locator("#why")
+    assert "set replicas 4 -> 7" in why.locator("h2").first.inner_text()
+    assert "above its high watermark" in why.locator(".reasons li").first.inner_text()
+    assert "applied" in why.locator(".came-of-it").inner_text()
+
+
+def test_who_holds_the_room_that_a_request_waits_for(chromium: Any, tmp_path: Path) -> None:
+    served = Served(ExportedLog(ExportFile(booked_log(tmp_path))))
+    try:
+        for tab in _tab(chromium, served.root, _entered(chromium, served)):
+            page = tab.open("/")
+            page.locator(".provisioningrequest tbody a", has_text="report").click()
+            page.wait_for_url(re.compile("/ns/report"))
+            holder = page.locator(".standing li a", has_text="ns/nightly")
+            assert "held until 2026-09-21 14:23:20 UTC" in holder.locator("xpath=..").inner_text()
+            holder.click()
+            page.wait_for_url(re.compile("/ns/nightly"))
+            assert "Room is kept for it until" in page.locator(".standing").inner_text()
+            page.get_by_role("link", name="Capacity").click()
+            page.wait_for_url(re.compile("/capacity"))
+            kept = page.locator("section:has(#booked) tbody tr").inner_text()
+            assert "nightly" in kept
+            assert "2026-09-21 14:23:20" in kept
+            page.locator("section:has(#waiting) a", has_text="report").click()
+            page.wait_for_url(re.compile("/ns/report"))
+    finally:
+        served.close()
+
+
+def test_what_would_another_mark_have_done_last_week(
+    chromium: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tidewright.cli import main
+
+    served = Served(ExportedLog(ExportFile(FORECASTS)))
+    try:
+        for tab in _tab(chromium, served.root, _entered(chromium, served)):
+            page = tab.open("/")
+            page.get_by_role("link", name="What if").click()
+            page.locator(".choices a", has_text="web").click()
+            page.wait_for_url(re.compile("name=web"))
+            page.get_by_label("Stretch before the moment").select_option("7d")
+            page.wait_for_url(re.compile("window=7d"))
+            page.get_by_label("high watermark of web", exact=True).fill("80")
+            page.keyboard.press("Tab")
+            page.wait_for_selector("text=To have it so")
+            manifest = tmp_path / "tried.yaml"
+            manifest.write_text(page.locator("section:has(#apply) pre").inner_text())
+            assert "highWatermark: '80'" in manifest.read_text()
+            words = ["backtest", "wpa", "-f", str(manifest), "--log", str(FORECASTS), "-o", "json"]
+            assert served.run(asyncio.to_thread(main.run, words)) == 0
+            tried = json.loads(capsys.readouterr().out)["policies"][0]["figures"]
+            shown = page.locator("[data-figure='Replica-hours']").inner_text()
+            assert float(shown.replace(",", "")) == pytest.approx(tried["replicaHours"], rel=1e-3)
+            assert page.locator("[data-figure='Scales to less']").inner_text() == str(tried["scaleDowns"])
+    finally:
+        served.close()
 
 
 def test_events_are_filtered_and_lead_to_their_moment(tab: Tab) -> None:

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from aiohttp import ClientSession, CookieJar
 
-from tests.unit.console.conftest import LOG, Browser
+from tests.unit.console.booked import booked_log
+from tests.unit.console.conftest import LOG, Browser, serve
 from tests.waiting import until
 from tidewright.asking import fold_files, planning
 from tidewright.asking.answers import Authenticated, LogVerification
@@ -53,6 +55,23 @@ async def test_capacity_shows_what_the_plan_says(browser: Browser) -> None:
     ]
     assert {label.partition(":")[0] for label in drawn} == {"sim-0000", "sim-0001"}
     assert "group=nothing" in html.unescape((await browser.get("/capacity?group=nothing")).text)
+
+
+async def test_who_keeps_the_room_that_a_request_waits_for_is_named_where_capacity_is_looked_at(
+    tmp_path: Path,
+) -> None:
+    console = await serve(ExportedLog(ExportFile(booked_log(tmp_path))))
+    async with ClientSession(cookie_jar=CookieJar(unsafe=True)) as session:
+        browser = await Browser(console, session).enter()
+        page = await browser.get("/capacity")
+        waits = "Requests that wait for room Pods Request Why 10 provisioningrequest ns/ report"
+        assert waits in page.words
+        assert "but for the booking of ns/nightly , held until 2026-09-21 14:23:20 UTC." in page.words
+        assert "provisioningrequest ns/ nightly 6 11.4 cores" in page.words
+        keeper = "/object/provisioningrequest/ns/nightly"
+        assert sum(a.get("href") == keeper for tag, a in page.elements if tag == "a") == 2
+        assert "Requests that wait" not in (await browser.get("/capacity?at=seq:30")).words
+    await console.stop()
 
 
 def test_nodes_are_as_full_as_their_pods_ask() -> None:
@@ -297,12 +316,12 @@ async def test_what_if_shows_the_backtest_of_the_tried_policy(
     assert await asyncio.to_thread(main.run, words) == 0
     import json
 
-    figures = json.loads(capsys.readouterr().out)["runs"][0]["summary"]
+    figures = json.loads(capsys.readouterr().out)["policies"][0]["figures"]
     told = dict(re.findall(r'data-figure="([^"]+)">([^<]+)<', page.text))
-    assert told["Scales to more"] == str(figures["scale_ups"])
-    assert told["Scales to less"] == str(figures["scale_downs"])
-    assert told["Replica-hours"] == f"{figures['replica_hours']:,.4g}"
-    assert told["Most replicas"] == str(figures["most_replicas"])
+    assert told["Scales to more"] == str(figures["scaleUps"])
+    assert told["Scales to less"] == str(figures["scaleDowns"])
+    assert told["Replica-hours"] == f"{figures['replicaHours']:,.4g}"
+    assert told["Most replicas"] == str(figures["mostReplicas"])
 
 
 @pytest.mark.parametrize(

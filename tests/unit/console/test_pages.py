@@ -187,6 +187,39 @@ async def test_what_cannot_be_asked_is_answered_with_what_would_be_valid(
     assert said in answer.words
 
 
+@pytest.mark.parametrize(
+    "begin",
+    ["/", "/?at=seq:2134", "/object/nodegroup/_/asked?window=6h", "/object/ws/team-0/app-0?window=6h"],
+)
+async def test_links_of_a_page_lead_to_pages(browser: Browser, begin: str) -> None:
+    page = await browser.get(begin)
+    links = {
+        html.unescape(a["href"]).partition("#")[0] for tag, a in page.elements if tag == "a" and "href" in a
+    }
+    places = {link.partition("?")[0]: link for link in sorted(links) if link.startswith("/")}
+    assert len(places) > 6
+    answered_ = {link: (await browser.get(link)).status for link in places.values()}
+    assert {link for link, status in answered_.items() if status != 200} == set()
+
+
+async def test_what_happened_is_listed_in_the_order_of_the_log_and_of_time(browser: Browser) -> None:
+    for path in ("/events?window=7d", "/events?window=7d&at=seq:3000", "/events?window=7d&class=decision"):
+        page = await browser.get(path)
+        times = re.findall(r'<td class="at"><a[^>]*><time>([^<]+)<', page.text)
+        assert len(times) == 200
+        assert times == sorted(times, reverse=True)
+
+
+async def test_a_time_of_day_becomes_the_moment_that_it_meant(browser: Browser) -> None:
+    asked = await browser.get("/object/wpa/team-1/app-3?at=05:45&window=6h")
+    assert asked.status == 303
+    onward = asked.headers["Location"]
+    assert onward == "/object/wpa/team-1/app-3?at=2026-02-02T05:45:59.999Z&window=6h"
+    assert "set replicas 4 -&gt; 7" in (await browser.get(onward)).text
+    before = await browser.get("/object/wpa/team-1/app-3?at=2026-02-02T05:45:00Z&window=6h")
+    assert "set replicas 4 -&gt; 7" not in before.text
+
+
 async def test_a_page_comes_without_its_frame_for_who_scrubs(browser: Browser) -> None:
     part = await browser.get("/?at=seq:2000", X_Part="main")
     tags = [tag for tag, _ in part.elements]
