@@ -238,16 +238,16 @@ def test_a_policy_is_tried_with_its_slider_and_the_answer_is_that_of_the_backtes
 
 def test_why_did_this_scale_at_a_time_of_day(tab: Tab) -> None:
     page = tab.open("/")
-    page.locator("#at").fill("05:45")
+    page.locator("#at").fill("06:01")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile("at="))
-    assert tab.at == "2026-02-02T05:45:59.999Z"
-    change = page.locator(".changes li", has_text="app-3 set replicas 4 -> 7")
-    assert change.locator("time").inner_text().startswith("05:45:58 \u00b7 ")
+    assert tab.at == "2026-02-02T06:01:59.999Z"
+    change = page.locator(".changes li", has_text="app-0 set replicas 2 -> 4")
+    assert change.locator("time").inner_text().startswith("06:01:39 \u00b7 ")
     change.locator("a").click()
     page.wait_for_url(re.compile("decision="))
     why = page.locator("#why")
-    assert "set replicas 4 -> 7" in why.locator("h2").first.inner_text()
+    assert "set replicas 2 -> 4" in why.locator("h2").first.inner_text()
     assert "above its high watermark" in why.locator(".reasons li").first.inner_text()
     assert "applied" in why.locator(".came-of-it").inner_text()
 
