@@ -647,6 +647,9 @@ class TrackUnneededNodes(Decision, frozen=True, kw_only=True, tag="decision.trac
         paused: nodes that were looked at and cannot go.
         before: nodes that were unneeded when the pass began.
         more: the pass goes on.
+        skipped: candidates that it did not get to, since enough nodes were found, and that the one before did; only
+            where that is asked for.
+        reached: nodes of which that is no longer so.
     """
 
     unneeded: tuple[UnneededNode, ...] = ()
@@ -654,6 +657,8 @@ class TrackUnneededNodes(Decision, frozen=True, kw_only=True, tag="decision.trac
     paused: tuple[PausedNode, ...] = ()
     before: int = 0
     more: bool = False
+    skipped: tuple[str, ...] = ()
+    reached: tuple[str, ...] = ()
 
 
 class PodToEvict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -111,6 +111,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         scan_interval_s: how often unneeded nodes are looked for, while there are candidates.
         track_latency: it is recorded how much longer than their unneeded time nodes stay, and what keeps them:
             `cluster_autoscaler_node_removal_latency_seconds`.
+        track_skipped: it is recorded which candidates passes do not get to, since enough unneeded nodes were found:
+            `cluster_autoscaler_max_node_skip_eval_duration_seconds`.
         delay_local: the delays after additions, deletions and failures hold for each group by itself.
         recheck_s: how long a node is not looked at after its pods found no room elsewhere.
         max_parallelism, max_drains: nodes in deletion at a time, and those of them with pods.
@@ -184,6 +186,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     scale_down_delay_after_delete_s: float = 0.0
     scale_down_delay_after_failure_s: float = 180.0
     track_latency: bool = False
+    track_skipped: bool = False
     delay_local: bool = False
     recheck_s: float = 300.0
     max_parallelism: int = 10
@@ -295,6 +298,7 @@ _NAMES: dict[str, str] = {
     "scale-down-delay-after-failure": "scale_down_delay_after_failure_s",
     "scale-down-delay-type-local": "delay_local",
     "node-removal-latency-tracking-enabled": "track_latency",
+    "max-node-skip-eval-time-tracker-enabled": "track_skipped",
     "unremovable-node-recheck-timeout": "recheck_s",
     "max-scale-down-parallelism": "max_parallelism",
     "max-drain-parallelism": "max_drains",
@@ -375,9 +379,6 @@ WITHOUT_MEANING: dict[str, tuple[str, ...]] = {
     "writes are bounded by the actuator's requests per second": ("max-bulk-soft-taint-time",),
     "the log remembers since when nodes are unneeded": ("node-deletion-candidate-ttl",),
     "a node's own fact says when its taint is there": ("dynamic-node-delete-delay-after-taint-enabled",),
-    "there is no such series: a pass skips no node for want of time, it goes on by timer": (
-        "max-node-skip-eval-time-tracker-enabled",
-    ),
 }  # fmt: skip
 """Why flags of the reference, which a configuration may carry over, change nothing here; and which."""
 _IDLE_FLAGS = frozenset(flag for flags in WITHOUT_MEANING.values() for flag in flags)

@@ -367,6 +367,7 @@ class Scan(msgspec.Struct):
         part: of a pass that goes on, which part was made last, counted since it began or began anew; 0: it begins anew.
         began: when its first part was made, or the first since it began anew.
         restarts: how often it began anew, since something came.
+        skipped: nodes that passes do not get to, where that is recorded, to when the first one did not.
     """
 
     told: bool = False
@@ -378,6 +379,7 @@ class Scan(msgspec.Struct):
     part: int = 0
     began: float | None = None
     restarts: int = 0
+    skipped: dict[str, float] = {}
 
 
 class Held(msgspec.Struct):

@@ -7,6 +7,7 @@ import pytest
 
 from tests.unit.provisioning.watched import Watched, three_nodes
 from tests.vectors.provisioning_life import Cluster
+from tidewright.events import facts as f
 from tidewright.events import provisioning as p
 from tidewright.events.base import JsonObject, ObjectRef
 from tidewright.events.decisions import EvictPod, SetTimer
@@ -468,6 +469,40 @@ def test_without_being_asked_for_nothing_more_is_recorded_of_nodes_that_wait() -
     cluster = three_nodes()
     cluster.advance(15)
     assert {(node.due, node.delayed) for node in cluster.state.unneeded.values()} == {(None, "")}
+
+
+SKIPPED_FOR = "cluster_autoscaler_max_node_skip_eval_duration_seconds"
+
+
+def skipped_for(cluster: Watched) -> float | None:
+    return {one.name: one.value for one in exposition.series(cluster.state)}.get(SKIPPED_FOR)
+
+
+def test_how_long_nodes_are_not_looked_at_since_others_were_found_is_told_where_asked_for() -> None:
+    """Each pass finds two more than were known."""
+    cluster = Watched({"max-node-skip-eval-time-tracker-enabled": True, "max-scale-down-parallelism": 1})
+    cluster.nodes(6)
+    cluster.silent = True
+    cluster.advance(15)
+    assert sorted(cluster.state.scan.skipped) == ["g2", "g3", "g4", "g5"]
+    since = min(cluster.state.scan.skipped.values())
+    assert skipped_for(cluster) == cluster.state.now - since
+    cluster.tell(f.NodeGone(at=cluster.now, name="g5", uid="uid-g5"))
+    cluster.advance(12)
+    assert cluster.state.scan.skipped == {"g4": since}
+    assert skipped_for(cluster) == cluster.state.now - since > 5
+    cluster.advance(30)
+    assert cluster.state.scan.skipped == {}
+    assert skipped_for(cluster) == 0.0
+
+
+def test_which_nodes_are_not_looked_at_is_not_recorded_without_being_asked_for() -> None:
+    cluster = Watched({"max-scale-down-parallelism": 1})
+    cluster.nodes(6)
+    cluster.silent = True
+    cluster.advance(15)
+    assert len(cluster.unneeded) == 2
+    assert (cluster.state.scan.skipped, skipped_for(cluster)) == ({}, None)
 
 
 def test_a_node_that_is_deleted_counts_from_the_end_of_its_time() -> None:

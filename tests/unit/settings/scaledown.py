@@ -44,6 +44,11 @@ def mixed(config: JsonObject) -> list[Decision]:
     return cluster.said
 
 
+def more_than_enough(cluster: Watched) -> None:
+    """A pass ends when as many nodes are found as may go at a time, and as many again."""
+    cluster.nodes(50)
+
+
 def one_unready(cluster: Watched) -> None:
     cluster.nodes(3)
     cluster.again("g0", cluster.groups["g"].template.allocatable, ready=False)
@@ -201,6 +206,9 @@ MIRROR = f.Removal(mirror=True)
 TRIED_SCALE_DOWN: dict[str, Setting] = {
     "scan-interval": Setting(mixed, (ABSENT, "30s"), TRACKED),
     "node-removal-latency-tracking-enabled": Setting(mixed, (ABSENT, True), TRACKED),
+    "max-node-skip-eval-time-tracker-enabled": Setting(
+        story(more_than_enough, last_s=60), (ABSENT, True), TRACKED
+    ),
     "scale-down-unready-enabled": Setting(story(one_unready), (ABSENT, False), TRACKED),
     "scale-down-unready-time": Setting(story(one_unready), (ABSENT, "5m"), REMOVED),
     "scale-down-utilization-threshold": Setting(mixed, (ABSENT, 0.1), TRACKED),

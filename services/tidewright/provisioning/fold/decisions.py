@@ -379,6 +379,9 @@ def _unneeded(state: State, event: p.TrackUnneededNodes, _touched: Touched) -> N
             node_paused.until, node_paused.reason, node_paused.pod, node_paused.pod_reason, state.scan.changes
         )
     scan = state.scan
+    for name in event.reached:
+        scan.skipped.pop(name, None)
+    scan.skipped.update(dict.fromkeys(event.skipped, event.at))
     if not event.more:
         scan.part, scan.began, scan.restarts = 0, None, 0
     elif scan.before is None:

@@ -230,6 +230,7 @@ def _node_gone(state: State, event: f.NodeGone, touched: Touched) -> None:
     removals.gone(state, event.name)
     state.unneeded.pop(event.name, None)
     state.paused.pop(event.name, None)
+    state.scan.skipped.pop(event.name, None)
     if old is not None:
         _remember(state, event.name, old, event.at)
         remove_node(index_of(state), event.name, old)

@@ -8,7 +8,7 @@ with the next timer; what was found is recorded, so that each part begins where 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -323,7 +323,7 @@ def part_of_a_pass(state: State, index: Index, room: Room, kept: UnderWay | None
     if cools := drains or cooling(state, room, settings, now):
         plan.going = []
     late = _late(scene, plan, settings, now, cools=cools) if settings.track_latency else {}
-    found.decisions += _changes(state, plan, late, now)
+    found.decisions += _changes(state, plan, late, now, _skipped(plan) if settings.track_skipped else ())
     found.decisions += begun(state, plan, settings, now)
     found.due = _due(state, scene, plan, settings, now)
     return found
@@ -440,6 +440,12 @@ def memory_of(state: State, settings: Settings, now: float) -> passes.Memory:
 def _late(
     scene: LiveScene, plan: passes.PassPlan, settings: Settings, now: float, *, cools: bool
 ) -> dict[str, tuple[float, str]]:
+def _skipped(plan: passes.PassPlan) -> list[str]:
+    """Candidates that a pass did not get to, since enough nodes were found."""
+    reached = plan.unneeded.keys() | plan.refused.keys()
+    return sorted(name for name in plan.candidates if name not in reached) if plan.limited else []
+
+
     """Unneeded nodes to when their time is over, and what keeps those now of which it is; empty of those that go."""
     going = {leaver.name for leaver in plan.going}
     found: dict[str, tuple[float, str]] = {}
@@ -453,7 +459,11 @@ def _late(
 
 
 def _changes(
-    state: State, plan: passes.PassPlan, late: Mapping[str, tuple[float, str]], now: float
+    state: State,
+    plan: passes.PassPlan,
+    late: Mapping[str, tuple[float, str]],
+    now: float,
+    skipped: Collection[str] = (),
 ) -> list[TrackUnneededNodes]:
     """What is recorded of a part of a pass; nothing when it found what was known. `late`: where that is recorded, see `_late`."""
     places, since = plan.memory.places, plan.memory.unneeded
@@ -489,7 +499,13 @@ def _changes(
         )
         for name, refusal in sorted(plan.refused.items())
     ]
-    if not (fresh or needed or paused or (plan.more is not (state.scan.before is not None))):
+    known_skipped = state.scan.skipped
+    newly = tuple(name for name in skipped if name not in known_skipped)
+    reached = () if plan.more else tuple(sorted(known_skipped.keys() - set(skipped)))
+            skipped=newly,
+            reached=reached,
+    goes_on = plan.more is not (state.scan.before is not None)
+    if not (fresh or needed or paused or newly or reached or goes_on):
         return []
     begun_with = state.scan.before if state.scan.before is not None else len(state.unneeded)
     return [

@@ -36,6 +36,7 @@ HELP = {
     "cluster_autoscaler_scaled_up_nodes_total": "Nodes ordered, once the cloud has accepted the order.",
     "cluster_autoscaler_scaled_down_nodes_total": "Nodes removed, by reason.",
     "cluster_autoscaler_node_removal_latency_seconds": "From the end of a node's unneeded time to its deletion, or to its being needed again, by what kept it last (`node-removal-latency-tracking-enabled`).",
+    "cluster_autoscaler_max_node_skip_eval_duration_seconds": "For how long a node that may be unneeded has not been looked at, since passes found enough others: the longest (`max-node-skip-eval-time-tracker-enabled`).",
     "cluster_autoscaler_old_unregistered_nodes_removed_count": "Instances deleted that never became a node.",
     "cluster_autoscaler_failed_scale_ups_total": "Failures that left a group in backoff, by reason.",
     "cluster_autoscaler_evicted_pods_total": "Pods evicted to free nodes, by what came of it.",
@@ -69,6 +70,9 @@ def _removals(state: State, settings: Settings) -> Iterator[Series]:
     cooling = in_cooldown(last_of(state), settings, state.now)
     yield Series("cluster_autoscaler_scale_down_in_cooldown", {}, float(settings.scale_down and cooling))
     yield Series("cluster_autoscaler_pending_node_deletions", {}, len(state.removals))
+    if settings.track_skipped:
+        longest = state.now - min(state.scan.skipped.values(), default=state.now)
+        yield Series("cluster_autoscaler_max_node_skip_eval_duration_seconds", {}, longest)
 
 
 def series(state: State) -> Iterator[Series]:  # noqa: C901  # a line per series
