@@ -6,11 +6,12 @@ import pytest
 
 from tests.unit.provisioning.test_buffers import CHUNKS, buffered
 from tests.unit.provisioning.test_explaining import ATOMIC, CHECK, copied, tried
+from tests.unit.provisioning.watched import Watched
 from tests.vectors.capacity_buffers import Buffers, pod_spec
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
 from tidewright.host.fold.explainer import Reference
-from tidewright.provisioning.tell import folding
+from tidewright.provisioning.tell import folding, room
 from tidewright.provisioning.tell.explaining import EXPLAINER
 from tidewright.provisioning.tell.what_if_buffers import preview
 
@@ -238,3 +239,38 @@ def test_a_line_that_repeats_is_told_once_with_its_count() -> None:
 def test_a_preview_says_the_same_of_a_request_that_is_not_there_yet() -> None:
     answer = tried(booked("hold"), "700m", 10, CHECK)
     assert f"10 x 700m would fit on general-1..3 {BOOKED}".removesuffix(".") in answer.sentences
+
+
+def kept_nodes(pod_cpu: int | None = None) -> Watched:
+    """A node for which a request has all room but for a little, and one with a pod."""
+    cluster = Watched({"profile": "hold", "placeholders": False})
+    cluster.nodes(2)
+    cluster.template("worker", "3500m")
+    cluster.request("first", CHECK, [("worker", 1)])
+    cluster.settle()
+    if pod_cpu is not None:
+        booked = next(iter(next(iter(cluster.state.requests.values())).places.values()))
+        (other,) = set(cluster.state.nodes) - set(booked)
+        cluster.placed("own", other, shape=cluster.shape({"cpu": pod_cpu}))
+    cluster.advance(30)
+    return cluster
+
+
+def test_a_node_that_stays_for_a_booking_names_it_and_its_end() -> None:
+    cluster = kept_nodes()
+    (booked,) = next(iter(next(iter(cluster.state.requests.values())).places.values()))
+    assert cluster.standing(booked) == f"Room on it is kept for {BOOKED.removeprefix('but for ')}"
+
+
+def test_a_node_that_stays_for_a_buffer_names_it() -> None:
+    cluster = buffered(8, {**CHUNKS, "replicas": 2})
+    (node,) = cluster.state.nodes
+    assert "the buffer ns/b, which holds it as long as it is there" in room.keepers(copied(cluster), node)
+
+
+def test_a_node_whose_pod_has_no_place_for_a_booking_names_it_and_its_end() -> None:
+    cluster = kept_nodes(1000)
+    (other,) = [name for name in cluster.state.nodes if cluster.state.paused.get(name) is not None]
+    said = cluster.standing(other)
+    assert "its only pod finds no room" in said
+    assert f"free beside {BOOKED.removeprefix('but for ').removesuffix('.')}" in said

@@ -99,6 +99,21 @@ def lack(
     return Lack(rest, tuple(text for text in sentences if text), trial)
 
 
+def keepers(state: State, node: str) -> list[str]:
+    """Whose room is on a node, in words: bookings with their end, buffers, pods that wait."""
+    evaluation = Evaluation(state, "", binding=False)
+    index = evaluation.index
+    work = RequestWork(state, index, state.now, index.settings, binding=False)
+    booking.room_kept(work)
+    grid = _without_placeholders(state, index)
+    holders: _Held = {}
+    _put_kept(work, grid, holders, NO_REQUEST)
+    _put_waiting(grid, _waiting(state, index), holders)
+    _put_buffers(state, index, grid, holders)
+    row = grid.rows.get(node)
+    return [what for what, rows in holders.items() if row in rows]
+
+
 def more_nodes(state: State, short: Lack, *, would: str = "all would have fitted") -> list[str]:
     """How many more nodes of which group would hold what lacks room; each sentence is about one group."""
     if not short.items:

@@ -11,6 +11,7 @@ from tidewright.provisioning.consolidation import budgets, protection
 from tidewright.provisioning.consolidation.kept import MOVED_REST_S
 from tidewright.provisioning.consolidation.trials import NOTHING_CHEAPER, amount, named
 from tidewright.provisioning.index.index import Index
+from tidewright.provisioning.evaluate import room_of
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.scaledown import passes
 from tidewright.provisioning.scaledown.candidates import eligible
@@ -30,7 +31,7 @@ from tidewright.provisioning.scaledown.scene import GroupTraits, Refusal
 from tidewright.provisioning.scaledown.simulation.removal import NO_PLACE
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import Paused, State
-from tidewright.provisioning.tell import without_place
+from tidewright.provisioning.tell import room, without_place
 
 PODS = {
     CONTROLLER_NOT_FOUND: "the controller that made it is not there: with it, or without the pod, the node could go",
@@ -154,8 +155,9 @@ def _needed(state: State, index: Index, name: str, card: Card) -> list[str]:
     group = state.groups.get(card.node.group)
     if group is not None and group.target <= group.min_size:
         return [NODES[eligible.AT_MINIMUM]]
-    if name in LiveScene.of(state, index, state.now).room.needed:
-        return [refusal_sentence(EXPECTED)]
+    if name in room_of(state, state.now).needed:
+        kept = room.keepers(state, name)
+        return [f"Room on it is kept for {' and '.join(kept)}." if kept else refusal_sentence(EXPECTED)]
     return ["Whether somebody needs it is looked at with the next pass."]
 
 

@@ -15,6 +15,7 @@ from tidewright.provisioning.scaledown.drain.budgets import Allowance
 from tidewright.provisioning.scaledown.scanning import LiveScene, cards_of, memory_of
 from tidewright.provisioning.scaledown.simulation.placing import Destinations
 from tidewright.provisioning.state import State
+from tidewright.provisioning.tell import room
 from tidewright.provisioning.tell.amounts import amount_text
 
 NAMED = 3
@@ -52,10 +53,10 @@ def of_node(state: State, index: Index, name: str) -> str:
         if amount and resource != PODS
     )
     pods = f"{len(without)} of its {len(movers)} pods find" if len(movers) > 1 else "its only pod finds"
-    return f"{pods} no room: {', '.join(others)}{more}{f' (asks for {asks})' if asks else ''}; {_nearest(destinations, first.shape, row)}."
+    return f"{pods} no room: {', '.join(others)}{more}{f' (asks for {asks})' if asks else ''}; {_nearest(state, destinations, first.shape, row)}."
 
 
-def _nearest(destinations: Destinations, shape: PodShape, ghost: int) -> str:
+def _nearest(state: State, destinations: Destinations, shape: PodShape, ghost: int) -> str:
     """The node that lacks the least for a pod, and what it lacks."""
     grid = destinations.grid
     allowed = destinations.mask(shape) & destinations.open
@@ -80,7 +81,9 @@ def _nearest(destinations: Destinations, shape: PodShape, ghost: int) -> str:
     node = view.name if view is not None else ""
     if not lacks:
         return "where there would be room its terms about other pods keep it away"
-    return f"{node}, which is the nearest to it, has {' and '.join(lacks)} free"
+    kept = room.keepers(state, node)
+    beside = f" beside {' and '.join(kept)}" if kept else ""
+    return f"{node}, which is the nearest to it, has {' and '.join(lacks)} free{beside}"
 
 
 def _amount(resource: str, amount: int) -> str:
