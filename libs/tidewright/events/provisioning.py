@@ -735,6 +735,7 @@ class ProposeReplacement(Decision, frozen=True, kw_only=True, tag="decision.prop
 
     Attributes:
         nodes: those that would go; none: what was proposed before is withdrawn.
+        instead: nodes of earlier proposals that hold no more; None: no earlier one does.
         groups: what would be ordered instead: group to nodes.
         before_micro, after_micro: what the ones cost an hour, and the others, in millionths.
         pods: how many would move.
@@ -745,6 +746,7 @@ class ProposeReplacement(Decision, frozen=True, kw_only=True, tag="decision.prop
     before_micro: int = 0
     after_micro: int = 0
     pods: int = 0
+    instead: tuple[str, ...] | None = None
 
 
 class ReplaceNodes(Decision, frozen=True, kw_only=True, tag="decision.replace-nodes.v1"):

@@ -305,7 +305,7 @@ def test_held_back_it_is_recorded_once_what_would_be_replaced() -> None:
     assert recorded
     assert all(one.shadow for one in recorded)
     assert cluster.groups["cheap"].target == 0
-    assert cluster.state.consolidating.replacement is None
+    assert not cluster.state.consolidating.replacements
 
 
 def test_plan_and_explain_tell_of_it_before_and_while_it_is_under_way() -> None:
@@ -333,3 +333,118 @@ def test_plan_and_explain_tell_of_it_before_and_while_it_is_under_way() -> None:
 def preview(cluster: Pools) -> what_if_scaledown.ScaleDownAnswer:
     copied = msgspec.json.decode(msgspec.json.encode(cluster.state), type=State)
     return what_if_scaledown.preview(copied, cluster.now)
+
+
+# --- Several at once ---
+
+AT_ONCE: JsonObject = {"max-drain-parallelism": 4, "scale-down-unneeded-time": "1m"}
+
+
+def two_that_go_alone(config: JsonObject | None = None) -> Pools:
+    """Two dear nodes of which one is no candidate at first: it is too young. Cheaper ones are of one group."""
+    cluster = Pools({**AT_ONCE, **(config or {})})
+    for name in ("dear", "late"):
+        cluster.pool(name, 1, cpu=4000, price=1_000_000)
+        for i in range(3):
+            cluster.running(f"{name}{i}", f"{name}0", 1200)
+    cluster.born["late0"] = cluster.now - protection.YOUNG_S + 120
+    cluster.tell(cluster.fact_of("late0"))
+    cluster.pool("cheap", 0, cpu=4000, price=300_000)
+    cluster.boots_s("cheap", 60)
+    return cluster
+
+
+def most_at_once(cluster: Pools) -> int:
+    """How many replacements were under way at a time."""
+    under_way, most = 0, 0
+    for decision in cluster.said:
+        under_way += isinstance(decision, p.ReplaceNodes)
+        under_way -= isinstance(decision, p.EndReplacement)
+        most = max(most, under_way)
+    return most
+
+
+@pytest.mark.parametrize(("drains", "at_once"), [(1, 1), (4, 2)])
+def test_as_many_are_replaced_at_once_as_may_be_drained(drains: int, at_once: int) -> None:
+    cluster = two_that_go_alone({"max-drain-parallelism": drains})
+    cluster.comes = False
+    cluster.advance(600)
+    assert len(cluster.state.consolidating.replacements) == at_once
+    cluster.comes = True
+    cluster._inbox += cluster._grow("cheap", at_once)
+    cluster.advance(1200)
+    assert most_at_once(cluster) == at_once
+    assert sorted(cluster.deleted) == ["dear0", "late0"]
+    assert cluster.ended() == [("Done", "")] * 2
+    assert (cluster.price_micro, cluster.without_place) == (600_000, [])
+
+
+def test_each_waits_for_a_node_of_its_own_though_both_are_of_one_group() -> None:
+    """The first node that comes is for the replacement that was ordered first, also once that is over."""
+    cluster = two_that_go_alone()
+    cluster.comes = False
+    cluster.advance(300)
+    assert len(cluster.state.consolidating.replacements) == 2
+    cluster.comes = True
+    cluster._inbox += cluster._grow("cheap", 1)
+    cluster.comes = False
+    cluster.advance(240)
+    assert (cluster.deleted, cluster.ended()) == (["dear0"], [("Done", "")])
+    (left,) = cluster.state.consolidating.replacements
+    assert (list(left.nodes), left.begun, left.past) == (["late0"], [], ["cheap-new-1"])
+    assert "late0 is being replaced by 1 of group cheap" in cluster.standing("late0")
+    cluster.comes = True
+    cluster._inbox += cluster._grow("cheap", 2)
+    cluster.advance(600)
+    assert cluster.ended() == [("Done", "")] * 2
+    assert cluster.without_place == []
+
+
+def test_budgets_of_a_group_count_what_is_being_replaced() -> None:
+    cluster = two_that_go_alone({"consolidation-budgets": {"*": "1"}})
+    cluster.tell(msgspec.structs.replace(cluster.fact_of("late0"), labels=cluster.fact_of("dear0").labels))
+    cluster.group_of["late0"] = "dear"
+    cluster.groups["dear"].target = 2
+    cluster.groups["dear"].instances.append(p.Instance(id="sim://late0", state="running"))
+    cluster.groups["late"].target, cluster.groups["late"].instances = 0, []
+    cluster.observe_group("dear")
+    cluster.observe_group("late")
+    cluster.comes = False
+    cluster.advance(600)
+    (only,) = cluster.state.consolidating.replacements
+    assert list(only.nodes) == ["dear0"]
+
+
+def test_what_keeps_one_leaves_the_other() -> None:
+    cluster = two_that_go_alone()
+    cluster.comes = False
+    cluster.advance(300)
+    cluster.annotate("dear0", PROTECTED)
+    cluster.comes = True
+    cluster._inbox += cluster._grow("cheap", 2)
+    cluster.advance(900)
+    assert sorted(result for result, _ in cluster.ended()) == ["Done", "GivenUp"]
+    assert "late0" in cluster.deleted
+    assert "dear0" not in cluster.deleted
+    assert cluster.without_place == []
+
+
+def test_a_budget_of_pods_that_one_uses_up_keeps_the_other_from_being_planned() -> None:
+    cluster = two_that_go_alone()
+    cluster.budget("web", 4)
+    cluster.comes = False
+    cluster.advance(600)
+    (only,) = cluster.state.consolidating.replacements
+    assert list(only.nodes) == ["dear0"]
+
+
+def test_a_proposal_that_lapses_leaves_the_other() -> None:
+    cluster = two_that_go_alone({"scale-down-unneeded-time": "10m"})
+    while len(cluster.state.consolidating.proposals) < 2:
+        cluster.advance(1)
+    cluster.annotate("dear0", PROTECTED)
+    cluster.advance(60)
+    (left,) = cluster.state.consolidating.proposals
+    assert left.nodes == ("late0",)
+    (lapsed,) = [one for one in cluster.of(p.ProposeReplacement) if one.instead]
+    assert (lapsed.nodes, lapsed.instead) == ((), ("dear0",))

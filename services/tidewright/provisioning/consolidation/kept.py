@@ -40,6 +40,7 @@ class Replacement(msgspec.Struct):
         until: it is given up when the others are not there, and able to take the pods, by then; later, when
             nothing more could begin by then.
         begun: those of `nodes` of which the removal has begun, since the others are there.
+        past: nodes that came for others which are over.
     """
 
     decision: str
@@ -51,11 +52,12 @@ class Replacement(msgspec.Struct):
     before_micro: int = 0
     after_micro: int = 0
     begun: list[str] = []
+    past: list[str] = []
 
 
 class Kept(msgspec.Struct):
     """Attributes:
-    proposal, replacement: one of each at a time.
+    proposals, replacements: in the order in which they were found, and ordered.
     stirred: node to when a pod last came to it, or left it.
     took: node to when room for a request or a buffer was last put on it.
     awaited: workload (`owner_key`) to when pods of it were evicted for a removal, and none was made in their place yet.
@@ -64,8 +66,8 @@ class Kept(msgspec.Struct):
     revoked: group of spot nodes to when one of them was taken away.
     """
 
-    proposal: Proposal | None = None
-    replacement: Replacement | None = None
+    proposals: list[Proposal] = []
+    replacements: list[Replacement] = []
     stirred: dict[str, float] = {}
     took: dict[str, float] = {}
     awaited: dict[str, list[float]] = {}

@@ -23,6 +23,7 @@ from tidewright.events.provisioning import (
 )
 from tidewright.provisioning.cluster.backoff import backed_off
 from tidewright.provisioning.consolidation import budgets, modes
+from tidewright.provisioning.consolidation.arrivals import being_replaced, came
 from tidewright.provisioning.consolidation.kept import Proposal, Replacement
 from tidewright.provisioning.consolidation.protection import NO_BUDGET, ROUNDS_S
 from tidewright.provisioning.consolidation.trials import (
@@ -38,15 +39,14 @@ from tidewright.provisioning.holding import LOOK_AGAIN_S, of_service
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.scaledown import passes
 from tidewright.provisioning.scaledown.beginning import replaced
-from tidewright.provisioning.scaledown.drain.budgets import Allowance
 from tidewright.provisioning.scaledown.drain.evictions import evicted
 from tidewright.provisioning.scaledown.drain.rules import BLOCKED_BY_POD
 from tidewright.provisioning.scaledown.going.cooldown import cool_at
 from tidewright.provisioning.scaledown.going.whole import WAITS_FOR_POD
-from tidewright.provisioning.scaledown.scanning import Found, Room, cooling, last_of, replacing
+from tidewright.provisioning.scaledown.scanning import Found, Room, cooling, draining, last_of
 from tidewright.provisioning.scaledown.scene import Refusal, Removable
 from tidewright.provisioning.scaledown.simulation.placing import Destinations
-from tidewright.provisioning.scaledown.simulation.removal import Hints, Simulation
+from tidewright.provisioning.scaledown.simulation.removal import NO_PLACE, Hints, Simulation
 from tidewright.provisioning.scaleup.orders import Orders, ordered_plan, status_event
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell.sentences import because, sentence
@@ -66,35 +66,94 @@ def concluded(state: State, index: Index, room: Room, plan: passes.PassPlan | No
     `plan` is what the pass came to; None when there was none, since scale-down is off or the cluster is not healthy.
     """
     kept = state.consolidating
-    if kept.replacement is not None:
-        return _Following(Round(state, index, room, plan, now), kept.replacement).next()
+    if not kept.replacements:
+        return _new(state, index, room, plan, now)
+    this = Round(state, index, room, plan, now)
+    followed = _followed(this)
+    # What is under way goes before: nothing is ordered while it, or ordinary scale-down, has something to begin.
+    if (
+        followed.decisions
+        or not of_service(state).acts
+        or (plan is not None and draining(state) and plan.ready)
+    ):
+        return followed
+    if not kept.proposals and not this.beside():
+        return followed
+    more = _new(state, index, room, plan, now, this=this)
+    return Found(more.decisions, due=_first(followed.due, more.due))
+
+
+def _new(
+    state: State,
+    index: Index,
+    room: Room,
+    plan: passes.PassPlan | None,
+    now: float,
+    *,
+    this: Round | None = None,
+) -> Found:
+    """What could be replaced beside what is, as this round has it; `this`: what it leaves to that."""
+    proposals = state.consolidating.proposals
     if plan is None or plan.more or plan.going or not index.settings.replaces:
-        return Found(_withdrawn(kept.proposal, now)) if plan is None or not plan.more else Found()
+        return Found(_withdrawn(proposals, now)) if plan is None or not plan.more else Found()
     if index.waiting or cooling(state, room, index.settings, now):
         cool = cool_at(last_of(state), index.settings)
         return Found(due=cool if cool > now else None)
-    return _rounds(Round(state, index, room, plan, now), kept.proposal)
+    return _rounds(this or Round(state, index, room, plan, now), proposals)
 
 
-def _withdrawn(proposal: Proposal | None, now: float) -> list[Decision]:
-    return [ProposeReplacement(at=now)] if proposal is not None else []
+def _first(*dues: float | None) -> float | None:
+    return min((due for due in dues if due is not None), default=None)
 
 
-def _rounds(this: Round, proposal: Proposal | None) -> Found:
+def _withdrawn(proposals: Sequence[Proposal], now: float) -> list[Decision]:
+    return [ProposeReplacement(at=now)] if proposals else []
+
+
+def _followed(this: Round) -> Found:
+    """What comes next for what is being replaced: of one at a time, since the next counts on what has come of it.
+
+    Where one waits, another goes on; it leaves the room to those before it.
+    """
+    replacements = this.state.consolidating.replacements
+    due: float | None = None
+    for replacement in replacements:
+        following = _Following(this, replacement)
+        found = following.next()
+        due = _first(due, found.due)
+        if found.decisions:
+            soon = this.now + this.settings.scan_interval_s if len(replacements) > 1 else None
+            return Found(found.decisions, due=_first(due, soon))
+        this.leave_to(following.staying)
+    return Found(due=due)
+
+
+def _rounds(this: Round, proposals: Sequence[Proposal]) -> Found:
     """A first round, or one that has to agree with those before it."""
     now = this.now
-    if proposal is not None and all(this.may_go(name) for name in proposal.nodes):
-        again = this.trial(proposal.nodes)
-        if again is not None and again.groups == proposal.groups:
-            due = proposal.since + _wait_s(this, proposal.nodes)
-            return Found(_ordered(this, again), due=now + LOOK_AGAIN_S) if due <= now else Found(due=due)
+    due: float | None = None
+    lapsed: list[str] = []
+    for proposal in proposals:
+        again = this.trial(proposal.nodes) if all(this.may_go(name) for name in proposal.nodes) else None
+        if again is None or again.groups != proposal.groups:
+            lapsed += proposal.nodes
+            continue
+        since = proposal.since + _wait_s(this, proposal.nodes)
+        if since <= now:
+            soon = LOOK_AGAIN_S if len(proposals) == 1 else this.settings.scan_interval_s
+            return Found(_ordered(this, again), due=now + soon)
+        this.leave_to(proposal.nodes)
+        due = _first(due, since)
+    instead = None if due is None else tuple(lapsed)
     found, tried = this.search()
     decisions: list[Decision] = []
     if tried:
         decisions.append(_nothing_cheaper(this, tried))
     if found is None:
-        again_at = this.rest_until if now < this.rest_until < float("inf") else None
-        return Found([*decisions, *_withdrawn(proposal, now)], due=again_at)
+        rests = this.rest_until if now < this.rest_until < float("inf") else None
+        if lapsed:
+            decisions.append(ProposeReplacement(at=now, instead=instead))
+        return Found(decisions, due=_first(due, rests))
     why = arithmetic(found)
     decisions.append(
         ProposeReplacement(
@@ -104,10 +163,11 @@ def _rounds(this: Round, proposal: Proposal | None) -> Found:
             before_micro=found.before_micro,
             after_micro=found.after_micro,
             pods=found.pods,
+            instead=instead,
             because=(why,),
         )
     )
-    return Found(decisions, due=now + _wait_s(this, found.nodes))
+    return Found(decisions, due=_first(due, now + _wait_s(this, found.nodes)))
 
 
 def _wait_s(this: Round, nodes: Sequence[str]) -> float:
@@ -249,7 +309,7 @@ class _Following:
             self.state,
             (
                 name
-                for name in replacing(self.state, self.replacement)
+                for name in came(self.state)[self.replacement.decision]
                 if cards[name].node.ready
                 and cards[name].node.started
                 and not cards[name].node.deleting
@@ -273,8 +333,8 @@ class _Following:
         found = self._fitting(left)
         if isinstance(found, Refusal):
             message = f"pod {found.pod} keeps it" if found.pod else "its pods do not fit elsewhere any more"
-            if found.pod_reason == NO_BUDGET:
-                return self._waits(found.pod_reason, message)
+            if found.pod_reason == NO_BUDGET or (found.reason == NO_PLACE and self._beside()):
+                return self._waits(found.pod_reason or found.reason, message)
             return self._given_up(found.pod_reason or found.reason, message)
         prices = [self.state.groups[self.state.nodes[name].group].price_micro for name in left]
         others = [
@@ -314,20 +374,24 @@ class _Following:
         return Found(decisions, due=self.now + LOOK_AGAIN_S)
 
     def _others_go(self) -> bool:
-        """Whether other nodes are drained: the room that their pods will take is still free to see."""
+        """Whether scale-down drains other nodes: the room that their pods will take is still free to see."""
         going = self.round.pass_ is not None and bool(self.round.pass_.going)
-        removals = self.state.removals.items()
-        return going or any(r.drains and name not in self.replacement.nodes for name, r in removals)
+        replaced = being_replaced(self.state)
+        return going or any(r.drains and name not in replaced for name, r in self.state.removals.items())
+
+    def _beside(self) -> bool:
+        """Whether nodes of others are being replaced, too: what their pods take may be free again."""
+        return len(self.state.consolidating.replacements) > 1
 
     def _fitting(self, left: Sequence[str]) -> dict[str, Removable] | Refusal:
         """Where the pods of these nodes go, all of them together; or what keeps one."""
         scene = self.round.scene
-        stand = set(replacing(self.state, self.replacement))
+        stand = set(came(self.state)[self.replacement.decision])
         closed = [name for name in scene.closed(self.settings) if name not in stand]
         simulation = Simulation(
-            Destinations(scene.grid.fork(), closed),
+            Destinations(self.round.with_promises(), closed),
             scene,
-            Allowance(scene.budgets),
+            self.round.allowance(),
             self.settings,
             now=self.now,
             hints=Hints(self.round.packed(left, closed)),

@@ -8,7 +8,7 @@ both cost while both run must be saved within the hour.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -19,6 +19,7 @@ from tidewright.provisioning.cluster.backoff import backed_off
 from tidewright.provisioning.cluster.groups import Group
 from tidewright.provisioning.cluster.view import View, look
 from tidewright.provisioning.consolidation import modes, protection, spot
+from tidewright.provisioning.consolidation.arrivals import being_replaced
 from tidewright.provisioning.consolidation.budgets import UNDERUTILISED
 from tidewright.provisioning.consolidation.kept import GIVEN_UP_REST_S, REMEMBERED_S
 from tidewright.provisioning.group_ids import NodeGroupId
@@ -97,6 +98,8 @@ class Round:
         self.pass_ = plan
         self.rest_until = float("inf")
         self.kept: dict[str, Refusal] = {}
+        self._before: list[str] = []
+        self._promised: list[tuple[PodShape, str]] = []
 
     @cached_property
     def view(self) -> View:
@@ -133,6 +136,41 @@ class Round:
         for name in self.scene.closed(self.settings):
             grid.remove_node(name)
         return grid
+
+    # --- What goes before ---
+
+    def leave_to(self, names: Sequence[str]) -> None:
+        """These nodes are replaced before what is looked at from now on: it leaves them budgets, and their pods the room that they will take.
+
+        Where the nodes that come in their place are needed, none of it counts on these.
+        """
+        names = [name for name in names if name in self.scene.cards.cards and name not in self.state.removals]
+        for name in names:
+            self._grid.remove_node(name)
+        self._before += names
+        for pod, row in _tightly(self._grid, self._leaving(names)):
+            view = self._grid.views[row]
+            if view is not None:
+                self._promised.append((pod.shape, view.name))
+
+    def with_promises(self) -> Grid:
+        """The nodes with what pods of nodes that are replaced before will take of them."""
+        grid = self.scene.grid.fork()
+        for shape, name in self._promised:
+            grid.put(shape, grid.rows[name])
+        return grid
+
+    def allowance(self) -> Allowance:
+        """What disruption budgets have left beside those nodes."""
+        allowance = Allowance(self.scene.budgets)
+        allowance.charge(self._leaving(self._before))
+        return allowance
+
+    def _leaving(self, names: Iterable[str]) -> list[Resident]:
+        """The pods that leave nodes with them."""
+        return [
+            pod for name in names for pod in self.scene.pods(name) if not (of_daemons(pod) or mirrored(pod))
+        ]
 
     # --- Who ---
 
@@ -241,27 +279,21 @@ class Round:
 
         Looked for one after the other they would be spread, and the last large one found no room that is there in all.
         """
-        grid = self.scene.grid.fork()
+        grid = self.with_promises()
         for name in (*closed, *names):
             grid.remove_node(name)
-        places: dict[PodKey, str] = {}
-        movers = [
-            pod for name in names for pod in self.scene.pods(name) if not (of_daemons(pod) or mirrored(pod))
-        ]
-        for pod in sorted(movers, key=lambda pod: (*_weight(pod.shape), pod.key)):
-            room = grid.capacity(pod.shape)
-            rows = [row for row in grid.order().tolist() if room[row] > 0]
-            if rows:
-                row = min(rows, key=lambda row: int(room[row]))
-                grid.put(pod.shape, row)
-                view = grid.views[row]
-                places[pod.key] = view.name if view is not None else ""
-        return places
+        views = grid.views
+        return {
+            pod.key: view.name if (view := views[row]) is not None else ""
+            for pod, row in _tightly(grid, self._leaving(names))
+        }
 
     def _movers(self, names: Sequence[str]) -> list[Resident] | Refusal:
         """The pods that would leave these nodes; or what keeps one of them: a pod, or its group or the cluster needs it."""
         floors = Floors(self.scene.nodes, self.scene.groups, self.settings)
-        allowance = Allowance(self.scene.budgets)
+        for name in self._before:
+            floors.take(self.scene.cards.cards[name].node)
+        allowance = self.allowance()
         movers: list[Resident] = []
         for name in names:
             pods = self.scene.sorted_pods(name, self.settings, allowance, self.now)
@@ -293,14 +325,21 @@ class Round:
 
     # --- Search ---
 
+    def beside(self) -> int | None:
+        """How many nodes may be replaced beside those before: as many as may be drained at a time in all; None: there are none before."""
+        if not self._before and not self.state.consolidating.replacements:
+            return None
+        under_way = sum(name in self.state.removals for name in being_replaced(self.state))
+        most = min(self.settings.max_drains, self.settings.max_parallelism)
+        return max(0, most - under_way - len(self._before))
+
     def search(self) -> tuple[Trial | None, tuple[str, ...]]:
         """The first replacement that saves enough, of several nodes before single ones; and nodes for which there is none alone."""
-        names = [
-            name
-            for name in self.candidates()
-            if self.away.left(self.state.nodes[name].group, UNDERUTILISED) > 0
-        ]
-        count = len(several := self._several(names))
+        most = self.beside()
+        if most == 0:
+            return None, ()
+        names = self._within([name for name in self.candidates() if name not in self._before])
+        count = len(several := self._several(names if most is None else self._within(names, most)))
         while count >= 2:
             found = self._without_swaps(several[:count])
             if found is not None:
@@ -313,6 +352,21 @@ class Round:
                 return found, tuple(tried)
             tried.append(name)
         return None, tuple(tried)
+
+    def _within(self, names: Sequence[str], most: int | None = None) -> list[str]:
+        """Those of which the budgets of consolidation let one go beside those before; or as many of them as go together, at most so many."""
+        before = grouped(self.state, self._before)
+        left = {
+            group: self.away.left(group, UNDERUTILISED) - before[group]
+            for group in grouped(self.state, names)
+        }
+        found: list[str] = []
+        for name in names:
+            group = self.state.nodes[name].group
+            if left[group] > 0 and (most is None or len(found) < most):
+                left[group] -= most is not None
+                found.append(name)
+        return found
 
     def _without_swaps(self, names: Sequence[str]) -> Trial | None:
         """What would replace these nodes, those left out whose own group would bring others in their place: they may as well stay."""
@@ -342,6 +396,17 @@ def _weight(shape: PodShape) -> tuple[int, int, int, str]:
     """Sorts pods: highest priority first, then the larger ones."""
     requests = shape.requests
     return -shape.priority, -requests.get("cpu", 0), -requests.get("memory", 0), shape.digest
+
+
+def _tightly(grid: Grid, pods: Iterable[Resident]) -> Iterator[tuple[Resident, int]]:
+    """Put pods on the grid, the large ones first, each where it fits the most tightly: those that have room, with their rows."""
+    for pod in sorted(pods, key=lambda pod: (*_weight(pod.shape), pod.key)):
+        room = grid.capacity(pod.shape)
+        rows = [row for row in grid.order().tolist() if room[row] > 0]
+        if rows:
+            row = min(rows, key=lambda row: int(room[row]))
+            grid.put(pod.shape, row)
+            yield pod, row
 
 
 def _placed(grid: Grid, movers: Sequence[Resident]) -> list[Item]:

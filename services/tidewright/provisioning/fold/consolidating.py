@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tidewright.events import provisioning as p
 from tidewright.kube.keys import PodKey, namespace_of
+from tidewright.provisioning.consolidation.arrivals import came
 from tidewright.provisioning.consolidation.kept import (
     BEGIN_S,
     MOVED_REST_S,
@@ -104,41 +107,55 @@ def evicted(state: State, key: PodKey, pod: Pod, now: float) -> None:
 
 def removal_begun(state: State, node: str, now: float) -> None:
     """A node goes: where it is being replaced, what replaces it stands."""
-    replacement = state.consolidating.replacement
-    if replacement is not None and node in replacement.nodes:
-        replacement.begun.append(node)
-        replacement.until = now + BEGIN_S
+    for replacement in state.consolidating.replacements:
+        if node in replacement.nodes:
+            replacement.begun.append(node)
+            replacement.until = now + BEGIN_S
 
 
 def forget(state: State) -> None:
     """Drop what was under way when the service was held back."""
-    state.consolidating.proposal = state.consolidating.replacement = None
+    state.consolidating.proposals, state.consolidating.replacements = [], []
 
 
 def proposed(state: State, event: p.ProposeReplacement, _touched: Touched) -> None:
-    groups = dict(sorted(event.groups.items()))
-    state.consolidating.proposal = Proposal(event.nodes, groups, event.at) if event.nodes else None
+    kept = state.consolidating
+    kept.proposals = [] if event.instead is None else _without(kept.proposals, event.instead)
+    if event.nodes:
+        kept.proposals.append(Proposal(event.nodes, dict(sorted(event.groups.items())), event.at))
+
+
+def _without(proposals: Sequence[Proposal], nodes: Sequence[str]) -> list[Proposal]:
+    """Those that are about none of these nodes."""
+    return [proposal for proposal in proposals if not set(proposal.nodes) & set(nodes)]
 
 
 def begun(state: State, event: p.ReplaceNodes, _touched: Touched) -> None:
-    state.consolidating.proposal = None
-    state.consolidating.replacement = Replacement(
-        decision=event.id,
-        plan=event.plan,
-        nodes=dict(zip(event.nodes, event.uids, strict=True)),
-        groups=dict(sorted(event.groups.items())),
-        begun_at=event.at,
-        until=event.at + event.wait_s,
-        before_micro=event.before_micro,
-        after_micro=event.after_micro,
+    kept = state.consolidating
+    kept.proposals = _without(kept.proposals, event.nodes)
+    kept.replacements.append(
+        Replacement(
+            decision=event.id,
+            plan=event.plan,
+            nodes=dict(zip(event.nodes, event.uids, strict=True)),
+            groups=dict(sorted(event.groups.items())),
+            begun_at=event.at,
+            until=event.at + event.wait_s,
+            before_micro=event.before_micro,
+            after_micro=event.after_micro,
+        )
     )
 
 
 def ended(state: State, event: p.EndReplacement, _touched: Touched) -> None:
-    replacement = state.consolidating.replacement
-    if replacement is None or replacement.decision != event.replacement:
+    kept = state.consolidating
+    left = [one for one in kept.replacements if one.decision != event.replacement]
+    if len(left) == len(kept.replacements):
         return
-    state.consolidating.replacement = None
+    came_for_it = came(state)[event.replacement]
+    for one in left:
+        one.past += came_for_it
+    kept.replacements = left
     if event.reason:
         there = {name: event.at for name in event.nodes if name in state.nodes}
         state.consolidating.given_up.update(there)

@@ -20,7 +20,7 @@ from tidewright.provisioning.cluster.backoff import backed_off
 from tidewright.provisioning.cluster.cluster_state import Counts, Health, cluster_healthy
 from tidewright.provisioning.consolidation import budgets as disruptions
 from tidewright.provisioning.consolidation import protection
-from tidewright.provisioning.consolidation.kept import Replacement
+from tidewright.provisioning.consolidation.arrivals import came
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.holding import LOOK_AGAIN_S, marks
 from tidewright.provisioning.index.index import Index
@@ -84,7 +84,7 @@ class LiveScene(passes.Scene):
     """The cluster as the state has it, with what is kept of its nodes.
 
     Attributes:
-        kept_for: nodes of a replacement that is under way: passes leave them alone.
+        kept_for: nodes of replacements that are under way: passes leave them alone.
         replacing: every node is judged as one that consolidation would have go.
     """
 
@@ -154,21 +154,13 @@ class LiveScene(passes.Scene):
 
 def set_aside(state: State) -> frozenset[str]:
     """Nodes that are being replaced, and those that came to replace them."""
-    replacement = state.consolidating.replacement
-    if replacement is None:
-        return frozenset()
-    return frozenset(replacement.nodes) | frozenset(replacing(state, replacement))
+    replacements = state.consolidating.replacements
+    return frozenset().union(*(one.nodes for one in replacements), *came(state).values())
 
 
-def replacing(state: State, replacement: Replacement) -> list[str]:
-    """Nodes that have come since they were ordered to replace others."""
-    return [
-        name
-        for name, node in state.nodes.items()
-        if node.group in replacement.groups
-        and node.seen_at > replacement.begun_at
-        and name not in replacement.nodes
-    ]
+def draining(state: State) -> bool:
+    """Whether pods of nodes that are being replaced are on their way: what they will take is free to see."""
+    return any(one.begun for one in state.consolidating.replacements)
 
 
 def groups_of(state: State) -> dict[NodeGroupId, GroupTraits]:
@@ -206,7 +198,7 @@ def may_come(state: State, index: Index) -> bool:
 
     Or some node has our soft taint, of which it is to be rid.
     """
-    if state.unneeded or index.soft or state.consolidating.replacement is not None:
+    if state.unneeded or index.soft or state.consolidating.replacements:
         return True
     if not index.settings.scale_down or not state.scan.told:
         return False
@@ -316,11 +308,7 @@ def part_of_a_pass(state: State, index: Index, room: Room, kept: UnderWay | None
         found.due = now + SOON_S
         return found
     choose(scene, plan)
-    replacement = state.consolidating.replacement
-    drains = replacement is not None and bool(
-        replacement.begun
-    )  # its pods are on their way to room that is free to see
-    if cools := drains or cooling(state, room, settings, now):
+    if cools := draining(state) or cooling(state, room, settings, now):
         plan.going = []
     late = _late(scene, plan, settings, now, cools=cools) if settings.track_latency else {}
     found.decisions += _changes(state, plan, late, now, _skipped(plan) if settings.track_skipped else ())
@@ -440,12 +428,6 @@ def memory_of(state: State, settings: Settings, now: float) -> passes.Memory:
 def _late(
     scene: LiveScene, plan: passes.PassPlan, settings: Settings, now: float, *, cools: bool
 ) -> dict[str, tuple[float, str]]:
-def _skipped(plan: passes.PassPlan) -> list[str]:
-    """Candidates that a pass did not get to, since enough nodes were found."""
-    reached = plan.unneeded.keys() | plan.refused.keys()
-    return sorted(name for name in plan.candidates if name not in reached) if plan.limited else []
-
-
     """Unneeded nodes to when their time is over, and what keeps those now of which it is; empty of those that go."""
     going = {leaver.name for leaver in plan.going}
     found: dict[str, tuple[float, str]] = {}
@@ -456,6 +438,12 @@ def _skipped(plan: passes.PassPlan) -> list[str]:
         reason = plan.waiting.get(name) or (passes.DELAYED if cools else PARALLEL)
         found[name] = (due, reason if kept else "")
     return found
+
+
+def _skipped(plan: passes.PassPlan) -> list[str]:
+    """Candidates that a pass did not get to, since enough nodes were found."""
+    reached = plan.unneeded.keys() | plan.refused.keys()
+    return sorted(name for name in plan.candidates if name not in reached) if plan.limited else []
 
 
 def _changes(
@@ -502,8 +490,6 @@ def _changes(
     known_skipped = state.scan.skipped
     newly = tuple(name for name in skipped if name not in known_skipped)
     reached = () if plan.more else tuple(sorted(known_skipped.keys() - set(skipped)))
-            skipped=newly,
-            reached=reached,
     goes_on = plan.more is not (state.scan.before is not None)
     if not (fresh or needed or paused or newly or reached or goes_on):
         return []
@@ -516,6 +502,8 @@ def _changes(
             paused=tuple(paused),
             before=begun_with if plan.more else 0,
             more=plan.more,
+            skipped=newly,
+            reached=reached,
         )
     ]
 

@@ -113,7 +113,10 @@ class ProvisioningExplainer:
             case RemoveNode() | UndoRemoval() if asked.kind == NODE:
                 return event.node == asked.name
             case ProposeReplacement() | ReplaceNodes() | EndReplacement():
-                return (asked.kind == NODE and asked.name in event.nodes) or (
+                nodes = event.nodes
+                if isinstance(event, ProposeReplacement):
+                    nodes += event.instead or ()
+                return (asked.kind == NODE and asked.name in nodes) or (
                     asked.kind == GROUP and asked.name in event.groups
                 )
             case FillBuffer():

@@ -94,7 +94,9 @@ def _removed(event: p.RemoveNode | p.UndoRemoval) -> str:
 
 
 def _replaced(event: p.ProposeReplacement | p.ReplaceNodes | p.EndReplacement) -> str:
-    if not event.nodes:
+    if isinstance(event, p.ProposeReplacement) and not event.nodes:
+        if event.instead is not None:
+            return f"{_named(event.instead)} {'is' if len(event.instead) == 1 else 'are'} not to be replaced any more"
         return "nothing is to be replaced any more"
     nodes = _named(event.nodes)
     others = _named(f"{count} of group {group}" for group, count in sorted(event.groups.items()))

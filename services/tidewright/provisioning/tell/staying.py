@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping
 from tidewright.kube.keys import PodKey
 from tidewright.kube.times import readable
 from tidewright.provisioning.consolidation import budgets, protection
+from tidewright.provisioning.consolidation.arrivals import came
 from tidewright.provisioning.consolidation.kept import MOVED_REST_S
 from tidewright.provisioning.consolidation.trials import NOTHING_CHEAPER, amount, named
-from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.evaluate import room_of
+from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.scaledown import passes
 from tidewright.provisioning.scaledown.candidates import eligible
@@ -25,7 +26,6 @@ from tidewright.provisioning.scaledown.scanning import (
     cards_of,
     last_of,
     recorded_plan,
-    set_aside,
 )
 from tidewright.provisioning.scaledown.scene import GroupTraits, Refusal
 from tidewright.provisioning.scaledown.simulation.removal import NO_PLACE
@@ -113,8 +113,10 @@ def of_node(state: State, name: str) -> list[str]:
 
 def _replaced(state: State, name: str) -> list[str]:
     """What is said of a node that is being replaced, or came for that; nothing of any other."""
-    replacement, proposal = state.consolidating.replacement, state.consolidating.proposal
-    if replacement is not None and name in set_aside(state):
+    fresh = came(state)
+    for replacement in state.consolidating.replacements:
+        if name not in replacement.nodes and name not in fresh[replacement.decision]:
+            continue
         others, nodes = named(replacement.groups), ", ".join(replacement.nodes)
         if name not in replacement.nodes:
             return [
@@ -128,7 +130,9 @@ def _replaced(state: State, name: str) -> list[str]:
             whole,
             f"It goes when they stand and its pods fit there; that is given up at {readable(replacement.until)} UTC.",
         ]
-    if proposal is not None and name in proposal.nodes:
+    for proposal in state.consolidating.proposals:
+        if name not in proposal.nodes:
+            continue
         whole = f"{', '.join(proposal.nodes)} could be replaced by {named(proposal.groups)} for less"
         since = f"as rounds have found since {readable(proposal.since)} UTC"
         return [f"{whole}, {since}; that is ordered when they go on to agree."]

@@ -124,26 +124,30 @@ def preview(state: State, now: float) -> ScaleDownAnswer:
 
 
 def _replacing(state: State, room: Room, plan: passes.PassPlan) -> tuple[Replacing, ...]:
-    """What is being replaced; else what a round would find now."""
-    index, replacement = index_of(state), state.consolidating.replacement
-    if replacement is not None:
-        return (
-            Replacing(
-                nodes=tuple(replacement.nodes),
-                groups=dict(replacement.groups),
-                pods=0,
-                before_micro=replacement.before_micro,
-                after_micro=replacement.after_micro,
-                saves_micro=replacement.before_micro - replacement.after_micro,
-                under_way=True,
-            ),
+    """What is being replaced, and what a round would find now beside it."""
+    index = index_of(state)
+    under_way = tuple(
+        Replacing(
+            nodes=tuple(replacement.nodes),
+            groups=dict(replacement.groups),
+            pods=0,
+            before_micro=replacement.before_micro,
+            after_micro=replacement.after_micro,
+            saves_micro=replacement.before_micro - replacement.after_micro,
+            under_way=True,
         )
+        for replacement in state.consolidating.replacements
+    )
     if not index.settings.replaces:
-        return ()
-    found, _ = Round(state, index, room, plan, state.now).search()
+        return under_way
+    this = Round(state, index, room, plan, state.now)
+    for replacement in state.consolidating.replacements:
+        this.leave_to(tuple(replacement.nodes))
+    found, _ = this.search()
     if found is None:
-        return ()
+        return under_way
     return (
+        *under_way,
         Replacing(
             nodes=found.nodes,
             groups=dict(found.groups),
