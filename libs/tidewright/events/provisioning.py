@@ -735,7 +735,7 @@ class ProposeReplacement(Decision, frozen=True, kw_only=True, tag="decision.prop
 
     Attributes:
         nodes: those that would go; none: what was proposed before is withdrawn.
-        instead: nodes of earlier proposals that hold no more; None: no earlier one does.
+        instead: nodes of earlier proposals that hold no more; None: none of these does.
         groups: what would be ordered instead: group to nodes.
         before_micro, after_micro: what the ones cost an hour, and the others, in millionths.
         pods: how many would move.

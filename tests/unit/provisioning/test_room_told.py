@@ -259,7 +259,8 @@ def kept_nodes(pod_cpu: int | None = None) -> Watched:
 def test_a_node_that_stays_for_a_booking_names_it_and_its_end() -> None:
     cluster = kept_nodes()
     (booked,) = next(iter(next(iter(cluster.state.requests.values())).places.values()))
-    assert cluster.standing(booked) == f"Room on it is kept for {BOOKED.removeprefix('but for ')}"
+    said = BOOKED.removeprefix("but for ").removesuffix(".")
+    assert room.keepers(copied(cluster), booked) == [said]
 
 
 def test_a_node_that_stays_for_a_buffer_names_it() -> None:

@@ -161,7 +161,11 @@ def _needed(state: State, index: Index, name: str, card: Card) -> list[str]:
         return [NODES[eligible.AT_MINIMUM]]
     if name in room_of(state, state.now).needed:
         kept = room.keepers(state, name)
-        return [f"Room on it is kept for {' and '.join(kept)}." if kept else refusal_sentence(EXPECTED)]
+        return [
+            f"It stays, since room on it is kept for {' and '.join(kept)}."
+            if kept
+            else refusal_sentence(EXPECTED)
+        ]
     return ["Whether somebody needs it is looked at with the next pass."]
 
 
