@@ -207,7 +207,7 @@ class Actuator:
         setting that we do not know yet.
         """
         async with self._minding:  # effects that begin together ask together
-            if time.monotonic() - self._clock_read_at <= CLOCK_CHECK_S and latest <= self._clock.now():
+            if self._is_clock_known(latest):
                 return
             async for attempt in attempts():
                 with attempt:
@@ -216,6 +216,10 @@ class Actuator:
                     if isinstance(event, ClockSet):
                         self._clock.set(event)
             self._clock_read_at = time.monotonic()
+
+    def _is_clock_known(self, latest: float) -> bool:
+        """Whether decisions up to the time `latest` are of the mapping that is known."""
+        return time.monotonic() - self._clock_read_at <= CLOCK_CHECK_S and latest <= self._clock.now()
 
     async def _read(self, after: int) -> None:
         # One filter: with several, the server slows down where others write.
@@ -311,9 +315,14 @@ class Actuator:
         """
         async with self._confirming:
             asked = time.monotonic()
-            if asked - self._owned_at > OWNED_S:
+            if not self._is_owned:
                 await self._part.confirm()
                 self._owned_at = asked
+
+    @property
+    def _is_owned(self) -> bool:
+        """Whether that is known without asking."""
+        return time.monotonic() - self._owned_at <= OWNED_S
 
     async def _dispatch(self, tasks: asyncio.TaskGroup) -> None:
         """Give the budget out: a place in it first, then to the best that waits by then."""
@@ -422,14 +431,19 @@ class Actuator:
         for _ in range(ROUNDS):
             since = None if isinstance(job.effect, ForgetEndpoint) else await self._lookout.kept()
             began = loop.time()
-            # All are asked of the log, and none waits for another: a reaction is in a hurry. The outcome's time is, too.
-            held, refusal, whose, _, _ = await asyncio.gather(
-                self._modes.now(job.effect, since=since),
-                self._groundless(job),
-                self._whose(job.effect),
-                self._owned(),
-                self._mind_clock(job.effect.at),
-            )
+            known = self._modes.known(job.effect, since=since)
+            if known is not None and self._is_owned and self._is_clock_known(job.effect.at):
+                # Most of what goes together with others: what is left to ask is about the effect itself.
+                held, refusal, whose = known, await self._groundless(job), await self._whose(job.effect)
+            else:
+                # All are asked of the log, and none waits for another: a reaction is in a hurry. The outcome's time is, too.
+                held, refusal, whose, _, _ = await asyncio.gather(
+                    self._modes.now(job.effect, since=since),
+                    self._groundless(job),
+                    self._whose(job.effect),
+                    self._owned(),
+                    self._mind_clock(job.effect.at),
+                )
             if loop.time() - began <= LONG_S:
                 break  # else one may have answered before the bus went away, and another one waited until it was back
         return held, refusal, whose

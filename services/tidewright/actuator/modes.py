@@ -44,21 +44,28 @@ class Modes:
             return acting.ENFORCED
         return self._acting.held(_decider(effect), effect.target.namespace)
 
+    def known(self, effect: Effect, *, since: float | None = None) -> Held | None:
+        """What holds for an effect, where that is known without asking: it may be carried out; arguments as of `now`."""
+        believed = time.monotonic() - BELIEVED_S
+        held = self.held(effect)
+        stale = self._read_before(_decider(effect), believed if since is None else max(since, believed))
+        return held if held.acts and not stale else None
+
+    def _read_before(self, service: str, moment: float) -> bool:
+        """Whether what holds for a service was read at that moment at the latest, of `time.monotonic`, or never."""
+        return self._read_at.get(service, float("-inf")) <= moment
+
     async def now(self, effect: Effect, *, since: float | None = None) -> Held:
         """What holds for an effect that is about to be carried out.
 
         `since`: what was read before that, of `time.monotonic`, does not count; None: it does.
         """
         service, asked_at = _decider(effect), time.monotonic()
-
-        def read_since(moment: float) -> bool:
-            return self._read_at.get(service, float("-inf")) > moment
-
-        believed = asked_at - BELIEVED_S if since is None else max(since, asked_at - BELIEVED_S)
-        if not self.held(effect).acts or not read_since(believed):
-            async with self._reading:
-                if not read_since(asked_at):
-                    await self._read(service)
+        if (known := self.known(effect, since=since)) is not None:
+            return known
+        async with self._reading:
+            if self._read_before(service, asked_at):
+                await self._read(service)
         held = self.held(effect)
         if not held.acts:
             _log.info("left undone by the modes in force", decision=effect.id, mode=held.mode, why=held.why)

@@ -215,14 +215,17 @@ class Plan:
 
     def add(self, job: Job) -> list[tuple[Job, Job]]:
         """Take a job in; the waiting jobs that it supersedes, each with it, are out of the plan."""
-        lane = self._lanes.setdefault(job.lane, deque())
-        overtaken = [waiting for waiting in lane if supersedes(job.effect, waiting.effect)]
+        name = job.lane
+        lane = self._lanes.setdefault(name, deque())
+        # No object event says what another one says: a crowd of them about one object is not looked through for each.
+        waits = () if name[-1] == EVENTS else lane
+        overtaken = [waiting for waiting in waits if supersedes(job.effect, waiting.effect)]
         for waiting in overtaken:
             lane.remove(waiting)
         lane.append(job)
         self._waiting += 1 - len(overtaken)
-        if job.lane not in self._running:
-            self._offer(job.lane)
+        if name not in self._running:
+            self._offer(name)
         return [(waiting, job) for waiting in overtaken]
 
     def next(self, *, reports: bool = True) -> Job | None:
