@@ -122,14 +122,15 @@ async def ask(log: Log, query: Mapping[str, Any]) -> tuple[list[Record], int]:
 
     Raises:
         TooMany: more than about a thousand subjects match, and the question is about each of them.
+        LogForbidden: these credentials may not ask it: a service's have single messages and consumers.
         LogUnavailable: no answer in time.
     """
-    answer = _Answer()
+    answer, subject = _Answer(), f"$JS.API.DIRECT.GET.{log.stream}"
+    log.check_allowed(subject)
     try:
         inbox = log.client.new_inbox()
         subscription = await heeded(log.client.subscribe(inbox, cb=answer.take))
         try:
-            subject = f"$JS.API.DIRECT.GET.{log.stream}"
             await heeded(log.client.publish(subject, msgspec.json.encode(query), reply=inbox))
             while not answer.ended.done():
                 count = len(answer.records)
@@ -140,6 +141,7 @@ async def ask(log: Log, query: Mapping[str, Any]) -> tuple[list[Record], int]:
         finally:
             await subscription.unsubscribe()
     except (nats.errors.Error, OSError, TimeoutError) as error:
+        log.check_allowed(subject)
         raise errors.LogUnavailable(
             f"stream {log.stream} did not answer in {log.timeout_s:g} s ({str(error) or type(error).__name__})"
         ) from error

@@ -25,8 +25,9 @@ from tidewright.kube.client import Kube
 from tidewright.log.connection import Log, Message
 from tidewright.log.errors import LogError
 from tidewright.log.install import Plan, install_log
+from tidewright.log.last_per_subject import last_words_of_all
 from tidewright.log.snapshots import Snapshot, Snapshots
-from tidewright.log.subjects import Slot
+from tidewright.log.subjects import ALL, Slot
 
 CLUSTER = "guarded"
 
@@ -111,6 +112,19 @@ async def test_a_service_cannot_write_what_is_anothers(guarded: int, service: st
             await log.commit([Message(f"{log.subjects.root}.{subject}", b"{}")])
     async with await Log.connect(url(guarded, "watcher"), CLUSTER, timeout_s=10.0) as log:
         assert await log.last(f"{log.subjects.root}.{subject}") is None
+
+
+async def test_a_service_finds_what_was_said_before_with_its_own_rights(guarded: int) -> None:
+    """As it has to when it has learnt to read what it did not read before."""
+    async with await Log.connect(url(guarded, "watcher"), CLUSTER, timeout_s=5.0) as log:
+        subjects = [log.subjects.fact(ALL, "node", "", name) for name in ("a", "b", "c")]
+        first = [(await log.commit([Message(subject, b"{}")])).last_seq for subject in subjects[:2]]
+        for subject in subjects[1:]:
+            await log.commit([Message(subject, b"{}")])
+    async with await Log.connect(url(guarded, "provisioning"), CLUSTER, timeout_s=5.0) as log:
+        await log.adopt_slots()
+        found = await last_words_of_all(log, [log.subjects.facts("*", "node")], first[-1])
+    assert [(record.seq, record.subject) for record in found] == list(zip(first, subjects, strict=False))
 
 
 async def test_snapshots_are_their_services_own(guarded: int) -> None:
