@@ -1,4 +1,4 @@
-"""The table of services says which kinds each explainer speaks about."""
+"""The table of services says which kinds each explainer speaks about, and explainers tell every decision of some object."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_every_decision_is_told_of_some_object_or_said_why_not(name: str) -> Non
             CancelTimer,
         ):
             continue
-        event = registry.decode(golden.path_of(GOLDEN, tag).read_bytes())
+        event = registry.decode(golden.stored(GOLDEN, tag))
         assert isinstance(event, Event)
         told = any(_is_told(explainer, event, kinds.BY_NAME[place].kind) for place in explainer.kinds)
         assert told != (kind in UNTOLD[name]), (

@@ -32,7 +32,7 @@ def test_no_event_is_told_by_its_fields(tag: str, monkeypatch: pytest.MonkeyPatc
         )
 
     monkeypatch.setattr(lines, "_fields", refused)
-    event = registry.decode(json.dumps(json.loads(golden.path_of(GOLDEN, tag).read_text())).encode())
+    event = registry.decode(json.dumps(json.loads(golden.stored(GOLDEN, tag))).encode())
     said = lines.line(event)
     assert said
     assert "\n" not in said

@@ -22,7 +22,7 @@ every_type = pytest.mark.parametrize("tag", sorted(registry.BY_NAME))
 
 
 def sample(tag: str) -> dict[str, Any]:
-    content = json.loads(golden.path_of(GOLDEN, tag).read_text())
+    content = json.loads(golden.stored(GOLDEN, tag))
     assert isinstance(content, dict)
     return content
 

@@ -74,6 +74,18 @@ def path_of(folder: Path, tag: str) -> Path:
     return folder / f"{tag}.json"
 
 
+def stored(folder: Path, tag: str) -> bytes:
+    """The sample of this type, as it lies there.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    try:
+        return path_of(folder, tag).read_bytes()
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{tag} has no sample in {folder} yet: `make golden` writes it") from error
+
+
 def complete(folder: Path) -> list[Path]:
     """Write the samples that are missing, and the fields that are missing in those there are."""
     folder.mkdir(parents=True, exist_ok=True)
