@@ -394,10 +394,10 @@ def selection(case: Case, ways: Ways) -> dict[str, Any]:
     groups = groups_of(case.get("node_groups", ()), registered)
     for name in registered:
         groups.setdefault(NodeGroupId(name), GroupTraits(id=NodeGroupId(name), target=99, registered=99))
-    nodes = {
-        entry["name"]: node_of({**options.get("node", {}), "name": entry["name"], "group": entry["group"]})
+    nodes = [
+        node_of({**options.get("node", {}), "name": entry["name"], "group": entry["group"]})
         for entry in case["nodes"]
-    }
+    ]
     ready = [
         Leaver(
             name=entry["name"],
@@ -409,7 +409,8 @@ def selection(case: Case, ways: Ways) -> dict[str, Any]:
         for entry in case["nodes"]
         if entry["removable"]
     ]
-    kept, unremovable = passes.kept_of(ready, nodes, groups, settings)
+    scene = passes.Scene(nodes=nodes, residents={}, groups=groups, grid=Grid())
+    kept, unremovable = passes.kept_of(ready, scene, settings)
     return {
         "empty": [leaver.name for leaver in kept if not leaver.drains],
         "drain": [leaver.name for leaver in kept if leaver.drains],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import msgspec
 
@@ -78,6 +79,14 @@ class Scene:
         self.empty_going = empty_going
         self.drains_going = drains_going
         self._residents = residents
+
+    def node(self, name: str) -> SceneNode:
+        """A node by its name."""
+        return self._by_name[name]
+
+    @cached_property
+    def _by_name(self) -> dict[str, SceneNode]:
+        return {node.name: node for node in self.nodes}
 
     def pods(self, name: str) -> Sequence[Resident]:
         """A node's pods, expendable ones left out, in the order in which they are judged."""
@@ -348,11 +357,10 @@ def ready_now(
     scene: Scene, plan: PassPlan, settings: Settings, now: float
 ) -> tuple[dict[str, str], list[Leaver]]:
     """Why unneeded nodes wait, and those that do not, in their order."""
-    nodes = {node.name: node for node in scene.nodes}
     waiting: dict[str, str] = {}
     due: list[Leaver] = []
     for removal in sorted(plan.unneeded.values(), key=lambda removal: (not removal.empty, removal.node)):
-        node = nodes[removal.node]
+        node = scene.node(removal.node)
         since = plan.memory.unneeded[node.name]
         reason = too_early(node, scene.groups.get(node.group), settings, since, now)
         if not reason and node.group in scene.delayed:
@@ -369,58 +377,50 @@ def ready_now(
                 risky=removal.risky,
             )
         )
-    leavers, refused = kept_of(due, nodes, scene.groups, settings)
+    leavers, refused = kept_of(due, scene, settings)
     return {**waiting, **refused}, leavers
 
 
-def kept_of(
-    due: Sequence[Leaver],
-    nodes: Mapping[str, SceneNode],
-    groups: Mapping[NodeGroupId, GroupTraits],
-    settings: Settings,
-) -> tuple[list[Leaver], dict[str, str]]:
+def kept_of(due: Sequence[Leaver], scene: Scene, settings: Settings) -> tuple[list[Leaver], dict[str, str]]:
     """Of nodes whose time has come those that may go: sizes, limits, whole groups, pods that have to complete.
 
     [B20] As the reference has it sizes and limits are used up by nodes that a later step refuses; ours counts what goes.
     """
-    floors = Floors(nodes.values(), groups, settings)
+    groups = scene.groups
+    floors = Floors(scene.nodes, groups, settings)
     whole_as_reference = "B17" in settings.as_reference
     if "B20" not in settings.as_reference:
         leavers, refused = chosen(in_order(due), groups, as_reference=whole_as_reference)
-        return _above(leavers, nodes, groups, floors, refused)
+        return _above(leavers, scene, floors, refused)
     waiting: dict[str, str] = {}
     above: list[Leaver] = []
     for leaver in due:
-        reason = floors.refusal(nodes[leaver.name])
+        reason = floors.refusal(scene.node(leaver.name))
         if reason:
             waiting[leaver.name] = reason
         else:
-            floors.take(nodes[leaver.name])
+            floors.take(scene.node(leaver.name))
             above.append(leaver)
     leavers, refused = chosen(in_order(above), groups, as_reference=whole_as_reference)
     return leavers, {**waiting, **refused}
 
 
 def _above(
-    leavers: Sequence[Leaver],
-    nodes: Mapping[str, SceneNode],
-    groups: Mapping[NodeGroupId, GroupTraits],
-    floors: Floors,
-    waiting: dict[str, str],
+    leavers: Sequence[Leaver], scene: Scene, floors: Floors, waiting: dict[str, str]
 ) -> tuple[list[Leaver], dict[str, str]]:
     """Those without whom groups and cluster have enough; of zero-or-max groups all or none."""
     kept: list[Leaver] = []
     broken: dict[NodeGroupId, str] = {}
     for leaver in leavers:
-        reason = broken.get(leaver.group) or floors.refusal(nodes[leaver.name])
+        reason = broken.get(leaver.group) or floors.refusal(scene.node(leaver.name))
         if not reason:
-            floors.take(nodes[leaver.name])
+            floors.take(scene.node(leaver.name))
             kept.append(leaver)
             continue
         waiting[leaver.name] = reason
-        if groups[leaver.group].zero_or_max:
+        if scene.groups[leaver.group].zero_or_max:
             broken[leaver.group] = reason
     for leaver in [leaver for leaver in kept if leaver.group in broken]:
-        floors.take(nodes[leaver.name], -1)
+        floors.take(scene.node(leaver.name), -1)
         waiting[leaver.name] = broken[leaver.group]
     return [leaver for leaver in kept if leaver.group not in broken], waiting

@@ -114,11 +114,15 @@ class LiveScene(passes.Scene):
         """Without regard to what is not there yet: for who only asks."""
         return cls(state, index, cards_of(state, index, now), Room(index.grid), now)
 
+    def node(self, name: str) -> SceneNode:
+        return self.cards.cards[name].node
+
     def pods(self, name: str) -> Sequence[Resident]:
         return self.cards.pods(self.state, self.index, name)
 
     def kind_of(self, node: SceneNode, settings: Settings, now: float) -> int:
-        return self.cards.kind(self.state, self.index, node.name, now)
+        kind = self.cards.cards[node.name].kind
+        return kind if kind is not None else self.cards.kind(self.state, self.index, node.name, now)
 
     def sorted_pods(self, name: str, settings: Settings, allowance: Allowance, now: float) -> Sorted:
         found = self.cards.ordered(self.state, self.index, name, allowance, now)
@@ -402,13 +406,15 @@ def _in_order(state: State, cards: Cards, now: float) -> list[str]:
 
     Of a group in backoff it adds none: what goes there may not come back.
     """
-    names = [
-        name
-        for name in cards.eligible
-        if not cards.cards[name].consolidates
-        or not backed_off(state.backoff.get(cards.cards[name].node.group), now)
-    ]
-    return sorted(names, key=lambda name: (cards.cards[name].consolidates, name))
+    little: list[str] = []
+    used: list[str] = []
+    for name in cards.eligible:
+        card = cards.cards[name]
+        if not card.consolidates:
+            little.append(name)
+        elif not backed_off(state.backoff.get(card.node.group), now):
+            used.append(name)
+    return [*sorted(little), *sorted(used)]
 
 
 def memory_of(state: State, settings: Settings, now: float) -> passes.Memory:

@@ -23,8 +23,10 @@ from tidewright.provisioning.pack.topology import Discounted, Walk
 from tidewright.provisioning.scaledown.drain.rules import Sorted
 from tidewright.provisioning.scaledown.scene import Resident
 
+_PROBED = 4
+"""Rows looked at one by one: the first has room as a rule."""
 _CHUNK = 128
-"""Rows looked at in one go: the first has room as a rule."""
+"""Rows looked at in one go after that."""
 
 
 class Destinations:
@@ -186,17 +188,30 @@ class Destinations:
                 return None
             at = int(np.searchsorted(ranks, start))
             return int(ranks[at] if at < len(ranks) else ranks[0])
-        mask = self.mask(shape) & within
-        needs = [(self.grid.free.get(name), amount) for name, amount in shape.requests.items() if amount > 0]
-        if any(column is None for column, _ in needs):
-            return None
-        for begin, end in ((start, len(order)), (0, start)):
+        may, needs = self.mask(shape), list[tuple[Ints, int]]()
+        for name, amount in shape.requests.items():
+            if amount > 0:
+                column = self.grid.free.get(name)
+                if column is None:
+                    return None
+                needs.append((column, amount))
+        probed = min(start + _PROBED, len(order))
+        for rank in range(start, probed):
+            row = order[rank]
+            if (
+                may[row]
+                and within[row]
+                and row != avoid
+                and all(free[row] >= amount for free, amount in needs)
+            ):
+                return rank
+        mask = may & within
+        for begin, end in ((probed, len(order)), (0, start)):
             for low in range(begin, end, _CHUNK):
                 rows = order[low : min(low + _CHUNK, end)]
                 good = mask[rows]
-                for column, amount in needs:
-                    if column is not None:
-                        good &= column[rows] >= amount
+                for free, amount in needs:
+                    good &= free[rows] >= amount
                 good &= rows != avoid
                 if good.any():
                     return low + int(good.argmax())
