@@ -1,4 +1,4 @@
-"""Passes of scale-down over a large cluster: cold, after nothing and after one changed pod, in what parts they come.
+"""Passes of scale-down over a large cluster: cold, and after one changed pod, in what parts they come, and what that weighs.
 
 The baseline is an evaluation of the same cluster with nothing to do, in the same run. Steps are told in CPU time,
 which a shared machine does not stretch.
@@ -7,20 +7,25 @@ which a shared machine does not stretch.
 from __future__ import annotations
 
 import gc
+import statistics
 import time
+from collections.abc import Iterator
 from functools import partial
 
 import msgspec
 
 from tests.bench.figures import Bench, Figure, Size, figure
-from tests.bench.provisioning_world import MIB, NOW, Played, timed
+from tests.bench.provisioning_world import MIB, NOW, Played, peak_mib, timed
 from tidewright.events import facts as f
 from tidewright.events import provisioning as p
+from tidewright.events import registry
 from tidewright.events.base import Event, JsonObject
 from tidewright.events.config import ConfigSet
 from tidewright.events.timers import TimerFired
+from tidewright.kube.keys import parts
 from tidewright.kube.podspecs import digest_of
 from tidewright.provisioning.evaluate import Evaluation
+from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.state import State
 
 NODES, PODS, SHAPES = 5_000, 150_000, 200
@@ -29,64 +34,56 @@ LITTLE = 0.3
 SCAN = "scan"
 
 
-def little_used(nodes: int, pods: int, shapes: int) -> list[Event]:
+def little_used(nodes: int, pods: int, shapes: int) -> Iterator[Event]:
     """A cluster of which a part is used little: by 12 pods instead of 37."""
-    found: list[Event] = []
     digests: list[str] = []
     for i in range(shapes):
         requests = {"cpu": 250 + 2 * (i % 40), "memory": (600 + 8 * (i % 30)) * MIB}
         labels = {"app": f"app-{i}"}
         digest = digest_of(requests, {}, "ns", labels, 0)
         digests.append(digest)
-        found.append(f.ShapeObserved(at=NOW, digest=digest, requests=requests, namespace="ns", labels=labels))
-    found += [
-        f.WorkloadObserved(
+        yield f.ShapeObserved(at=NOW, digest=digest, requests=requests, namespace="ns", labels=labels)
+    for i in range(shapes):
+        yield f.WorkloadObserved(
             at=NOW, namespace="ns", name=f"app-{i}", api_version="apps/v1", kind="ReplicaSet", replicas=9
         )
-        for i in range(shapes)
-    ]
     allocatable = {"cpu": 16_000, "memory": 64 * 1024 * MIB, "pods": 110}
     groups = max(1, nodes // 100)
     for g in range(groups):
         instances = tuple(
             p.Instance(id=f"sim://n{i:05}", state="running") for i in range(nodes) if i % groups == g
         )
-        found.append(
-            p.NodeGroupObserved(
-                at=NOW,
-                name=f"group-{g:03}",
-                max_size=len(instances) + 1000,
-                target_size=len(instances),
-                instances=instances,
-                template=p.TemplateNode(labels={"pool": f"{g}"}, allocatable=allocatable),
-            )
+        yield p.NodeGroupObserved(
+            at=NOW,
+            name=f"group-{g:03}",
+            max_size=len(instances) + 1000,
+            target_size=len(instances),
+            instances=instances,
+            template=p.TemplateNode(labels={"pool": f"{g}"}, allocatable=allocatable),
         )
     for i in range(nodes):
-        found.append(
-            f.NodeObserved(
-                at=NOW,
-                name=f"n{i:05}",
-                uid=f"u-n{i:05}",
-                labels={"kubernetes.io/hostname": f"n{i:05}", "pool": f"{i % groups}"},
-                allocatable=allocatable,
-                ready=True,
-                ready_changed_at=NOW - 3600,
-                created_at=NOW - 7200,
-                provider_id=f"sim://n{i:05}",
-                delays=(),
-            )
+        yield f.NodeObserved(
+            at=NOW,
+            name=f"n{i:05}",
+            uid=f"u-n{i:05}",
+            labels={"kubernetes.io/hostname": f"n{i:05}", "pool": f"{i % groups}"},
+            allocatable=allocatable,
+            ready=True,
+            ready_changed_at=NOW - 3600,
+            created_at=NOW - 7200,
+            provider_id=f"sim://n{i:05}",
+            delays=(),
         )
     few = int(nodes * LITTLE)
     many = (pods - 12 * few) // (nodes - few)
     number = 0
     for i in range(nodes):
         for _ in range(12 if i < few else many):
-            found.append(pod(number, digests[(number * 7) % shapes], f"n{i:05}", number * 7 % shapes))
+            yield pod(number, digests[(number * 7) % shapes], f"n{i:05}", number * 7 % shapes)
             number += 1
-    return found
 
 
-def pod(number: int, shape: str, node: str, app: int) -> Event:
+def pod(number: int, shape: str, node: str, app: int) -> f.PodObserved:
     owner = f.Owner(
         api_version="apps/v1", kind="ReplicaSet", name=f"app-{app}", uid=f"a{app}", controller=True
     )
@@ -122,11 +119,14 @@ class Scanned(Played):
             parts.append((time.process_time() - start) * 1000)
 
 
-def told(events: list[Event], config: JsonObject) -> Scanned:
+def told(nodes: int, pods: int, config: JsonObject) -> Scanned:
+    """The cluster, read event by event from bodies as a log gives them."""
     cluster = Scanned()
     cluster.tell(ConfigSet(at=NOW, name="provisioning", data=config))
-    for event in events:
-        cluster.tell(event)
+    for event in little_used(nodes, pods, SHAPES):
+        body = registry.encode(event)
+        cluster.seq += 1
+        cluster.fold.step(cluster.seq, body, registry.decode(body))
     while "evaluate" in cluster.fold.timers and cluster.fold.timers["evaluate"] < NOW + 5:
         cluster.fire()
     return cluster
@@ -136,26 +136,33 @@ def _evaluated(state: State) -> None:
     Evaluation(state, "bench", binding=False).run()
 
 
+def of_size(size: Size) -> tuple[int, int]:
+    """Nodes and pods."""
+    return (NODES, PODS) if size == "full" else (NODES // 10, PODS // 10)
+
+
+def finding(nodes: int, pods: int, parallelism: int) -> Scanned:
+    """The cluster, of which a pass may find twice so many nodes."""
+    return told(nodes, pods, {"max-scale-down-parallelism": parallelism, "scale-down-unneeded-time": "1h"})
+
+
 def passes(size: Size) -> list[Figure]:
     """A full pass from a cold state, and one after one changed pod; beside one evaluation of the same cluster."""
-    nodes, pods = (NODES, PODS) if size == "full" else (NODES // 10, PODS // 10)
+    nodes, pods = of_size(size)
     figures: list[Figure] = []
     for name, parallelism in (("default limits", 10), ("400 nodes found", 200), ("1,000 nodes found", 500)):
-        events = little_used(nodes, pods, SHAPES)
-        cluster = told(events, {"max-scale-down-parallelism": parallelism, "scale-down-unneeded-time": "1h"})
+        cluster = finding(nodes, pods, parallelism)
         state = cluster.fold.state
         evaluation_ms = timed(partial(_evaluated, state), 3)
         gc.collect()
         gc.freeze()  # as a service does once it has read its state
         cold = cluster.a_pass()
         values: list[tuple[str, float, float | None]] = [
-            ("full pass from cold", sum(cold), 1000.0 if parallelism <= 200 else None),
+            ("full pass from cold", sum(cold), 1000.0),
             ("longest step", max(cold), 50.0),
         ]
         if parallelism == 10:  # with more, the next pass goes on finding as many
-            cluster.now += 1
-            cluster.tell(msgspec.structs.replace(events[-1], at=cluster.now, node=f"n{nodes - 9:05}"))
-            values.append(("after one changed pod", sum(cluster.a_pass()), 20.0))
+            values.append(("after one changed pod", statistics.median(_changed(cluster, nodes)), 20.0))
         figures += [
             figure(f"scale-down/{name}: {what}", value, "ms", "lower", target,
                    baseline="one evaluation of the same cluster", baseline_value=evaluation_ms)
@@ -164,4 +171,34 @@ def passes(size: Size) -> list[Figure]:
     return figures
 
 
-BENCHES = (Bench("scale-down-passes", passes),)
+def _changed(cluster: Scanned, nodes: int) -> list[float]:
+    """Milliseconds of passes of which each comes after one pod has moved."""
+    index = index_of(cluster.fold.state)
+    key = next(iter(index.on_node[f"n{nodes - 1:05}"]))
+    moved = cluster.fold.state.pods[key]
+    namespace, name = parts(key)
+    taken: list[float] = []
+    for to in range(2, 11):
+        cluster.now += 1
+        fact = pod(0, moved.shape, f"n{nodes - to:05}", 0)
+        cluster.tell(
+            msgspec.structs.replace(fact, at=cluster.now, namespace=namespace, name=name, uid=moved.uid)
+        )
+        taken.append(sum(cluster.a_pass()))
+    return taken
+
+
+def weight(size: Size) -> list[Figure]:
+    """What the process weighs at most that has read the cluster and made a full pass; beside it, before the pass."""
+    nodes, pods = of_size(size)
+    cluster = finding(nodes, pods, 10)
+    gc.collect()
+    before = peak_mib()
+    cluster.a_pass()
+    return [
+        figure(f"scale-down/{nodes:,} nodes, {pods:,} pods: memory of the process", peak_mib(), "MiB", "lower",
+               400.0, baseline="before the pass", baseline_value=before),
+    ]  # fmt: skip
+
+
+BENCHES = (Bench("scale-down-passes", passes), Bench("scale-down-memory", weight))
