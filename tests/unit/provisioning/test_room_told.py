@@ -241,9 +241,9 @@ def test_a_preview_says_the_same_of_a_request_that_is_not_there_yet() -> None:
     assert f"10 x 700m would fit on general-1..3 {BOOKED}".removesuffix(".") in answer.sentences
 
 
-def kept_nodes(pod_cpu: int | None = None) -> Watched:
+def kept_nodes(pod_cpu: int | None = None, profile: str = "hold") -> Watched:
     """A node for which a request has all room but for a little, and one with a pod."""
-    cluster = Watched({"profile": "hold", "placeholders": False})
+    cluster = Watched({"profile": profile, "placeholders": False})
     cluster.nodes(2)
     cluster.template("worker", "3500m")
     cluster.request("first", CHECK, [("worker", 1)])
@@ -257,10 +257,10 @@ def kept_nodes(pod_cpu: int | None = None) -> Watched:
 
 
 def test_a_node_that_stays_for_a_booking_names_it_and_its_end() -> None:
-    cluster = kept_nodes()
+    cluster = kept_nodes(profile="compat")
     (booked,) = next(iter(next(iter(cluster.state.requests.values())).places.values()))
-    said = BOOKED.removeprefix("but for ").removesuffix(".")
-    assert room.keepers(copied(cluster), booked) == [said]
+    said = BOOKED.removeprefix("but for ")
+    assert f"It stays, since room on it is kept for {said}" in cluster.standing(booked)
 
 
 def test_a_node_that_stays_for_a_buffer_names_it() -> None:
