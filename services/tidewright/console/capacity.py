@@ -31,7 +31,9 @@ from tidewright.provisioning.tell import what_if_scaledown
 from tidewright.provisioning.tell.explaining import EXPLAINER
 
 REASONS = 12
-"""Reasons for which pods wait that are told apart, and requests that wait which are told."""
+"""Reasons for which pods wait that are told apart."""
+REQUESTS, EXPLAINED = 50, 5
+"""Requests that wait which are named, and of how many of them it is told why: that looks at every node."""
 AT_ONCE = 600
 """Nodes of a group that are drawn before it is asked for alone."""
 OF_ONE = 6_000
@@ -112,7 +114,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class WaitingRequest:
-    """A request that has no room yet, and what keeps it from room."""
+    """A request that has no room yet, and what keeps it from room; of the first ones only."""
 
     request: Reference
     pods: int
@@ -275,15 +277,15 @@ def waiting_of(state: State, now: float) -> tuple[Waiting, ...]:
 
 def waiting_requests(state: State, now: float) -> tuple[WaitingRequest, ...]:
     """Requests that room is looked for, by name; the first of them."""
-    found = []
+    found: list[WaitingRequest] = []
     for key, request in sorted(state.requests.items()):
         over = any(cond.is_true(request.conditions, type_) for type_ in OVER)
         if over or request.booked or request.deleting or not request.accepted:
             continue
         asked = Reference("provisioningrequest", *parts(key))
-        why = tuple(EXPLAINER.standing(state, asked, now))
+        why = tuple(EXPLAINER.standing(state, asked, now)) if len(found) < EXPLAINED else ()
         found.append(WaitingRequest(asked, sum(pods for _, pods in request.sets), why))
-        if len(found) == REASONS:
+        if len(found) == REQUESTS:
             break
     return tuple(found)
 

@@ -98,7 +98,7 @@ def steps_of(decision: ExplainedDecision) -> list[Step]:
 
 def _about(told: Told) -> Reference | None:
     cls, kind, namespace, name = subject_object(told.subject)
-    return Reference(kind, namespace, name) if cls in OF_OBJECTS and kind not in UNTOLD else None
+    return Reference(kind, namespace, name) if cls in OF_OBJECTS and name and kind not in UNTOLD else None
 
 
 def drawing(found: ObjectSeries, looking: Looking, asked: Reference, chosen: str) -> Markup:
