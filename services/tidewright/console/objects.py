@@ -162,8 +162,8 @@ def marks_of(found: ObjectSeries) -> list[tuple[str, str, str]]:
     """Style, sign and name of each kind of mark that is drawn."""
     ways = {_way(mark.from_, mark.to) for mark in found.marks}
     drawn = [mark for mark, way in zip(MARKS, (1, -1), strict=True) if way in ways]
-    counts = any(line.name in COUNTS for line in found.lines)
-    held = ("hold", "\u25cf", "left as it is, and why" if counts else "decided")
+    left = "left as it is, and why" if found.kind == "watermarkpodautoscaler" else "decided"
+    held = ("hold", "\u25cf", left)
     return [*drawn, held] if 0 in ways else drawn
 
 
