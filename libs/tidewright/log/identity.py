@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from tidewright.log import errors
 from tidewright.log.batched_get import StoredHeaders
 from tidewright.log.credentials import checked
 
+LATELY_S = 30.0
+"""Wall seconds for which a server that was left comes behind the others: longer than any election takes."""
 SCHEMES = ("nats", "tls", "ws", "wss")
 
 
@@ -103,8 +106,11 @@ class BusClient(StoredHeaders):
     """A client that reads its files anew at every connection, and does not fall back to plain text."""
 
     identity = Identity()
-    _left: Srv | None = None
-    """The server that comes last when the next one is chosen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left_at: dict[str, float] = {}
+        """When servers were left that answered nothing, of `time.monotonic`, by their addresses."""
 
     @property
     def ssl_context(self) -> ssl.SSLContext:
@@ -123,7 +129,8 @@ class BusClient(StoredHeaders):
 
     async def leave(self) -> None:
         """Connect to another server, if there is one that takes us."""
-        self._left = self._current_server
+        if self._current_server is not None:
+            self._left_at[self._current_server.uri.netloc] = time.monotonic()
         await self.force_reconnect()
 
     async def _attempt_reconnect(self) -> None:
@@ -135,10 +142,17 @@ class BusClient(StoredHeaders):
         await super()._attempt_reconnect()
 
     async def _select_next_server(self) -> None:
-        left, self._left = self._left, None
-        if left is not None:
-            self._server_pool.sort(key=lambda server: server is left)
+        self._server_pool.sort(key=self._left_lately_at)
         await super()._select_next_server()
+
+    def _left_lately_at(self, server: Srv) -> float:
+        """What servers are tried in the order of: those that were not left lately, then the one that was left first.
+
+        While servers look for a leader none answers, and one is left after the other: by chance it would be the one
+        that is cut off again and again.
+        """
+        left_at = self._left_at.get(server.uri.netloc, float("-inf"))
+        return left_at if time.monotonic() - left_at < LATELY_S else float("-inf")
 
     def _connect_command(self) -> bytes:
         # The last moment before the password leaves: whoever stands between says that TLS is not needed.

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -187,3 +188,32 @@ def test_nobody_waits_for_the_farewell_of_a_server_that_is_silent(
         asyncio.Runner(loop_factory=loop) as runner,
     ):
         runner.run(goes_on(dict(zip(urls, (one, other), strict=True))))
+
+
+async def test_of_servers_that_are_left_the_one_that_was_left_first_is_tried_again_last() -> None:
+    """By chance one that is cut off would be come back to while the others are still looking for a leader."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"server_id":"x","version":"2.14.0","max_payload":1048576,"headers":true}\r\n')
+        while line := await reader.readline():
+            if line.startswith(b"PING"):
+                writer.write(b"PONG\r\n")
+        writer.close()
+
+    async with AsyncExitStack() as opened_servers:
+        listening = [
+            await opened_servers.enter_async_context(await asyncio.start_server(serve, "127.0.0.1", 0))
+            for _ in range(3)
+        ]
+        ports = [server.sockets[0].getsockname()[1] for server in listening]
+        client, _ = await opened(",".join(f"nats://127.0.0.1:{port}" for port in ports), None, "test")
+        try:
+            visited = [client.server]
+            for count in range(1, 9):
+                await client.leave()
+                await until(lambda count=count: client.is_connected and client.stats["reconnects"] == count)  # type: ignore[misc]
+                visited.append(client.server)
+        finally:
+            await client.close()
+    assert len(set(visited[:3])) == 3
+    assert visited == visited[:3] * 3
