@@ -31,7 +31,7 @@ import msgspec
 from tests.chaos import live, shards, timeline
 from tests.chaos.effects import effects, requests
 from tests.chaos.findings import Ledger
-from tests.chaos.network import Balanced
+from tests.chaos.network import START_S, Balanced
 from tests.chaos.scenario import PEAK, VALLEY, Scenario, nodes_for
 from tests.chaos.servers import COUNT, Servers
 from tests.chaos.timeline import Came
@@ -146,7 +146,12 @@ class Twice(Stack):
             port = front.another()
             command[command.index("--port") + 1] = str(port)
             command += ["--url", f"https://{HOST}:{front.port}"]
-        return replace(program, name=f"{service.name} {self._numbers[service.name]}", command=tuple(command))
+        return replace(
+            program,
+            name=f"{service.name} {self._numbers[service.name]}",
+            command=tuple(command),
+            ready_within_s=START_S,
+        )
 
     @property
     def children(self) -> list[Child]:

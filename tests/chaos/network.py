@@ -28,6 +28,8 @@ CUTS_S = (0.3, 5.0)
 """The longer ones outlast a membership entry and every wait for an answer."""
 REQUESTS_PER_S = 400.0
 """Of the actuator to the API server, per wall second."""
+START_S = 300.0
+"""Wall seconds that services have to get ready in: so many start at once that on a busy machine it takes minutes."""
 WIDE = 0.2
 """Share of cuts that part a service from everything, not from one other part."""
 
@@ -177,7 +179,7 @@ class Linked(Stack):
         if "--port" in command:
             port = int(command[command.index("--port") + 1])
             command += ["--url", f"https://{HOST}:{self._link('API server', name, port)}"]
-        return replace(program, command=tuple(command), env=env)
+        return replace(program, command=tuple(command), env=env, ready_within_s=START_S)
 
     def _through(self, command: list[str], option: str, changed: Callable[[str], str]) -> None:
         if option in command:
