@@ -12,7 +12,10 @@ from collections.abc import Callable
 from typing import Final
 
 PATIENCE_S: Final = 2.5
-"""Wall seconds for which one kind of question is not answered before another server is tried, and between two tries."""
+"""Wall seconds for which one kind of question is not answered before another server is tried."""
+AGAIN_S: Final = 6.0
+"""Wall seconds between two tries. Whoever comes to a server reads from there only after up to two seconds, and after more on a
+busy machine: one that left it again as soon as it leaves a silent one would be on its way for ever."""
 FORGOTTEN_S: Final = 10.0
 """A kind of question that was not asked for so long, more than any pause between two attempts, is not being asked in vain."""
 
@@ -36,7 +39,7 @@ class Elsewhere:
         if now - last > FORGOTTEN_S:
             first = now - already_s
         self._since[what] = (first, now)
-        if now - first < PATIENCE_S or now - self._tried_at < PATIENCE_S:
+        if now - first < PATIENCE_S or now - self._tried_at < AGAIN_S:
             return False
         self._tried_at = now
         self._since.clear()

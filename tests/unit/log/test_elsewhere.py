@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tidewright.log.elsewhere import FORGOTTEN_S, PATIENCE_S, Elsewhere
+from tidewright.log.elsewhere import AGAIN_S, FORGOTTEN_S, PATIENCE_S, Elsewhere
 
 
 class Clock:
@@ -18,12 +18,12 @@ def test_another_server_is_tried_when_nothing_is_answered_for_a_while_and_then_n
     clock = Clock()
     elsewhere = Elsewhere(clock)
     tried = []
-    while clock.now < 100.0 + 4 * PATIENCE_S:
+    while clock.now < 100.0 + PATIENCE_S + 2.5 * AGAIN_S:
         if elsewhere.missed("asking"):
             tried.append(clock.now)
         clock.now += 0.25
     assert tried[0] == 100.0 + PATIENCE_S
-    assert all(b - a >= PATIENCE_S for a, b in pairwise(tried))
+    assert all(b - a >= AGAIN_S for a, b in pairwise(tried))
     assert len(tried) == 3
 
 
@@ -53,3 +53,14 @@ def test_a_question_that_fails_now_and_then_moves_nobody() -> None:
 
 def test_what_was_missed_before_counts() -> None:
     assert Elsewhere(Clock()).missed("who is there", PATIENCE_S)
+
+
+def test_a_server_that_was_just_come_to_is_given_time() -> None:
+    # What was not heard before it, for long, is not held against it at once.
+    clock = Clock()
+    elsewhere = Elsewhere(clock)
+    assert elsewhere.missed("who is there", PATIENCE_S)
+    came_at = clock.now
+    while not elsewhere.missed("who is there", PATIENCE_S + clock.now - came_at):
+        clock.now += 0.25
+    assert clock.now - came_at == AGAIN_S
