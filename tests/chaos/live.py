@@ -207,7 +207,7 @@ async def _up(stack: Linked, servers: Servers | None) -> AsyncIterator[None]:
                 *(Program(server.name, server.command, started=_listens) for server in servers.all)
             )
             await servers.formed()
-            async with await Log.connect(servers.url, CLUSTER, name="chaos", timeout_s=30.0) as log:
+            async with await _connected(servers.url) as log:
                 await install_log(log, Plan(slots=SLOTS, replicas=COUNT, deciders=DECIDERS))
         async with stack:
             yield

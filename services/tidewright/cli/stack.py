@@ -53,6 +53,8 @@ from tidewright.watcher.modes import OperatorModes
 
 HOST = "127.0.0.1"
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+PATIENCE_S = 30.0
+"""Wall seconds for which servers that have no leader yet, or lose one, are asked again."""
 TRIES = 3
 KEPT_S = 7 * 86_400.0
 """How long a log that is made in a data folder keeps a message: a laptop's disk is not filled by years of samples."""
@@ -338,6 +340,7 @@ class Stack:
             credentials=options.nats_credentials,
             name="supervisor",
             timeout_s=5.0,
+            patience_s=PATIENCE_S,
         )
 
     async def _continue(self, log: Log) -> None:

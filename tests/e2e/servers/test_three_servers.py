@@ -24,9 +24,9 @@ async def servers(tmp_path: Path) -> AsyncIterator[Servers]:
 
 
 async def test_a_client_leaves_a_server_that_is_paused(servers: Servers) -> None:
-    async with await Log.connect(servers.url, "test", timeout_s=30.0) as log:
+    async with await Log.connect(servers.url, "test", timeout_s=5.0, patience_s=60.0) as log:
         await install_log(log, Plan(slots=4, replicas=3))
-        log.timeout_s = 1.0
+        log.timeout_s, log.patience_s = 1.0, 0.0
         membership = BucketMembership(log, "watcher", "one")
         await membership.join()
         client = log.client
