@@ -14,7 +14,7 @@ from nats.aio.client import Client
 from tidewright.log import errors
 from tidewright.log.cancellation import heeded
 from tidewright.log.diagnostics import get_logger
-from tidewright.log.elsewhere import Elsewhere
+from tidewright.log.elsewhere import Course, Elsewhere
 from tidewright.log.identity import BusClient, shown
 from tidewright.log.opening import described
 from tidewright.log.outage import Outage
@@ -142,12 +142,23 @@ class Bus:
         client = self.client
         if not (isinstance(client, BusClient) and client.is_connected and client.has_others):
             return
-        if self._elsewhere.missed(what, already_s):
+        course, server = self._elsewhere.missed(what, already_s), client.server
+        if course is Course.LEAVE_IF_LED and (await self._is_led(client) or not await client.is_alive()):
+            course = Course.LEAVE
+        if course is Course.LEAVE and client.is_connected and client.server == server:
             if self.outage.is_new("elsewhere"):
-                logger.info(
-                    "a server answers nothing, trying another", server=shown(client.server), unanswered=what
-                )
+                logger.info("a server answers nothing, trying another", server=shown(server), unanswered=what)
+            self._elsewhere.left()
             await client.leave()
+
+    async def _is_led(self, client: BusClient) -> bool:
+        """Whether the log's leader answers, though it may be one whom the other servers do not hear."""
+        subject = f"$JS.API.STREAM.INFO.{self.stream}"
+        try:
+            answer = await heeded(client.request(subject, timeout=self.timeout_s))
+        except (nats.errors.Error, OSError, TimeoutError):
+            return False
+        return not leaderless(msgspec.json.decode(answer.data).get("error", {}))
 
     async def published(self, subject: str, body: bytes, headers: dict[str, str]) -> None:
         """Send a message that nothing is answered to; raises LogUnavailable."""

@@ -1,23 +1,36 @@
 """When a client leaves a server that answers nothing for another one.
 
 A server that is paused, or cut off from the others while clients still reach it, keeps its connections: it would hold up
-whoever has one until it is back. What is not answered is not answered by any server while they look for a leader, either;
-trying another one then costs a connection, and is done now and then only.
+whoever has one until it is back. What is not answered is not answered by any server while they look for a leader, either:
+who left a server for that came by chance to the very one that is cut off, which went on answering questions for ten
+seconds and took nothing. So one that is alive, and behind which no leader answers, is left only when no election takes so long.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import Final
 
 PATIENCE_S: Final = 2.5
 """Wall seconds for which one kind of question is not answered before another server is tried."""
-AGAIN_S: Final = 6.0
-"""Wall seconds between two tries. Whoever comes to a server reads from there only after up to two seconds, and after more on a
-busy machine: one that left it again as soon as it leaves a silent one would be on its way for ever."""
+ELECTION_S: Final = 9.0
+"""Wall seconds in which servers have a leader again, nearly always: 4 to 9 after one was lost."""
+SETTLE_S: Final = 4.0
+"""Wall seconds between two tries. Whoever comes to a server hears of itself there after up to two seconds, and later on a busy
+machine: one that left it again as soon as it leaves a silent one would be on its way for ever."""
 FORGOTTEN_S: Final = 10.0
 """A kind of question that was not asked for so long, more than any pause between two attempts, is not being asked in vain."""
+
+
+class Course(Enum):
+    """What to do about a server that does not answer."""
+
+    STAY = auto()
+    LEAVE_IF_LED = auto()
+    """Leave it when it shows no sign of life, or a leader answers through it: else the servers are looking for one."""
+    LEAVE = auto()
 
 
 class Elsewhere:
@@ -26,21 +39,24 @@ class Elsewhere:
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._since: dict[str, tuple[float, float]] = {}
-        self._tried_at = float("-inf")
+        self._left_at = float("-inf")
 
     def answered(self, what: str) -> None:
         """A question of this kind was answered."""
         self._since.pop(what, None)
 
-    def missed(self, what: str, already_s: float = 0.0) -> bool:
-        """One was not, and none for `already_s` before; whether another server is to be tried now."""
+    def missed(self, what: str, already_s: float = 0.0) -> Course:
+        """One was not, and none for `already_s` before."""
         now = self._monotonic()
         first, last = self._since.get(what, (now - already_s, now))
         if now - last > FORGOTTEN_S:
             first = now - already_s
         self._since[what] = (first, now)
-        if now - first < PATIENCE_S or now - self._tried_at < AGAIN_S:
-            return False
-        self._tried_at = now
+        if now - first < PATIENCE_S or now - self._left_at < SETTLE_S:
+            return Course.STAY
+        return Course.LEAVE if now - max(first, self._left_at) >= ELECTION_S else Course.LEAVE_IF_LED
+
+    def left(self) -> None:
+        """The server is being left."""
+        self._left_at = self._monotonic()
         self._since.clear()
-        return True

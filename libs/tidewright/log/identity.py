@@ -20,8 +20,11 @@ from nats.aio.client import Srv
 
 from tidewright.log import errors
 from tidewright.log.batched_get import StoredHeaders
+from tidewright.log.cancellation import heeded
 from tidewright.log.credentials import checked
 
+ALIVE_S = 1.0
+"""Wall seconds in which a server that is alive answers to a ping."""
 LATELY_S = 30.0
 """Wall seconds for which a server that was left comes behind the others: longer than any election takes."""
 SCHEMES = ("nats", "tls", "ws", "wss")
@@ -126,6 +129,15 @@ class BusClient(StoredHeaders):
     def server(self) -> str:
         """The URL of the one that is spoken to; empty while none is."""
         return self._current_server.uri.geturl() if self._current_server else ""
+
+    async def is_alive(self) -> bool:
+        """Whether the server that is spoken to answers at all."""
+        try:
+            async with asyncio.timeout(ALIVE_S):
+                await heeded(self.flush())
+        except (OSError, TimeoutError, nats.errors.Error):
+            return False
+        return True
 
     async def leave(self) -> None:
         """Connect to another server, if there is one that takes us."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tidewright.log.elsewhere import AGAIN_S, FORGOTTEN_S, PATIENCE_S, Elsewhere
+from tidewright.log.elsewhere import ELECTION_S, FORGOTTEN_S, PATIENCE_S, SETTLE_S, Course, Elsewhere
 
 
 class Clock:
@@ -14,17 +14,31 @@ class Clock:
         return self.now
 
 
-def test_another_server_is_tried_when_nothing_is_answered_for_a_while_and_then_now_and_then() -> None:
+def test_a_server_without_a_sign_of_life_is_left_soon_and_the_next_ones_later() -> None:
     clock = Clock()
     elsewhere = Elsewhere(clock)
-    tried = []
-    while clock.now < 100.0 + PATIENCE_S + 2.5 * AGAIN_S:
-        if elsewhere.missed("asking"):
-            tried.append(clock.now)
+    left = []
+    while clock.now < 100.0 + PATIENCE_S + 2.5 * SETTLE_S:
+        if elsewhere.missed("asking") is not Course.STAY:
+            elsewhere.left()
+            left.append(clock.now)
         clock.now += 0.25
-    assert tried[0] == 100.0 + PATIENCE_S
-    assert all(b - a >= AGAIN_S for a, b in pairwise(tried))
-    assert len(tried) == 3
+    assert left[0] == 100.0 + PATIENCE_S
+    assert all(b - a >= SETTLE_S for a, b in pairwise(left))
+    assert len(left) == 3
+
+
+def test_one_that_is_alive_and_answers_nothing_is_left_when_no_leader_is_found_for_long() -> None:
+    # None of the servers answers while they look for a leader.
+    clock = Clock()
+    elsewhere = Elsewhere(clock)
+    seen = []
+    while clock.now <= 100.0 + ELECTION_S:
+        seen.append(elsewhere.missed("asking"))
+        elsewhere.missed("who is there")
+        clock.now += 0.25
+    assert set(seen[:-1]) == {Course.STAY, Course.LEAVE_IF_LED}
+    assert seen[-1] is Course.LEAVE
 
 
 def test_an_answer_of_one_kind_says_nothing_of_another() -> None:
@@ -36,31 +50,35 @@ def test_an_answer_of_one_kind_says_nothing_of_another() -> None:
         elsewhere.answered("asking")
         found.append(elsewhere.missed("appending"))
         clock.now += 1.0
-    assert found == [False, False, False, True]
+    assert found == [Course.STAY, Course.STAY, Course.STAY, Course.LEAVE_IF_LED]
 
 
 def test_a_question_that_fails_now_and_then_moves_nobody() -> None:
     clock = Clock()
     elsewhere = Elsewhere(clock)
     for _ in range(10):
-        assert not elsewhere.missed("appending")
+        assert elsewhere.missed("appending") is Course.STAY
         clock.now += FORGOTTEN_S + 1.0
     for _ in range(10):
-        assert not elsewhere.missed("asking")
+        assert elsewhere.missed("asking") is Course.STAY
         elsewhere.answered("asking")
         clock.now += 1.0
 
 
 def test_what_was_missed_before_counts() -> None:
-    assert Elsewhere(Clock()).missed("who is there", PATIENCE_S)
+    assert Elsewhere(Clock()).missed("who is there", PATIENCE_S) is Course.LEAVE_IF_LED
+    assert Elsewhere(Clock()).missed("who is there", ELECTION_S) is Course.LEAVE
 
 
 def test_a_server_that_was_just_come_to_is_given_time() -> None:
-    # What was not heard before it, for long, is not held against it at once.
+    # What was not heard before it, for long, is not held against it.
     clock = Clock()
     elsewhere = Elsewhere(clock)
-    assert elsewhere.missed("who is there", PATIENCE_S)
+    assert elsewhere.missed("who is there", 60.0) is Course.LEAVE
+    elsewhere.left()
     came_at = clock.now
-    while not elsewhere.missed("who is there", PATIENCE_S + clock.now - came_at):
+    seen: dict[Course, float] = {}
+    while clock.now <= came_at + ELECTION_S:
+        seen.setdefault(elsewhere.missed("who is there", 60.0 + clock.now - came_at), clock.now - came_at)
         clock.now += 0.25
-    assert clock.now - came_at == AGAIN_S
+    assert seen == {Course.STAY: 0.0, Course.LEAVE_IF_LED: SETTLE_S, Course.LEAVE: ELECTION_S}
