@@ -546,9 +546,7 @@ async def trial_of(folder: Path, workloads: int, *, spaces: bool, pace: Pace = P
         AsyncExitStack() as opened,
     ):
         log = await opened.enter_async_context(
-            await Log.connect(
-                servers.url, CLUSTER, name="chaos", timeout_s=5.0, patience_s=live.PATIENCE_S
-            )
+            await Log.connect(servers.url, CLUSTER, name="chaos", timeout_s=5.0, patience_s=live.PATIENCE_S)
         )
         plan = Plan(slots=SLOTS, replicas=COUNT, max_age_s=pace.max_age_s, deciders=DECIDERS)
         await install_log(log, plan)
