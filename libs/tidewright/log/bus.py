@@ -14,7 +14,7 @@ from nats.aio.client import Client
 from tidewright.log import errors
 from tidewright.log.cancellation import heeded
 from tidewright.log.diagnostics import get_logger
-from tidewright.log.elsewhere import Course, Elsewhere
+from tidewright.log.elsewhere import Course, Elsewhere, alone
 from tidewright.log.identity import BusClient, shown
 from tidewright.log.opening import described
 from tidewright.log.outage import Outage
@@ -143,22 +143,22 @@ class Bus:
         if not (isinstance(client, BusClient) and client.is_connected and client.has_others):
             return
         course, server = self._elsewhere.missed(what, already_s), client.server
-        if course is Course.LEAVE_IF_LED and (await self._is_led(client) or not await client.is_alive()):
-            course = Course.LEAVE
-        if course is Course.LEAVE and client.is_connected and client.server == server:
+        if course is Course.LEAVE_UNLESS_ALIVE and await self._is_alive(client):
+            return
+        if course is not Course.STAY and client.server == server:
             if self.outage.is_new("elsewhere"):
                 logger.info("a server answers nothing, trying another", server=shown(server), unanswered=what)
             self._elsewhere.left()
             await client.leave()
 
-    async def _is_led(self, client: BusClient) -> bool:
-        """Whether the log's leader answers, though it may be one whom the other servers do not hear."""
+    async def _is_alive(self, client: BusClient) -> bool:
+        """Whether the server that is spoken to is there, and behind it no leader of the log that has lost the others."""
         subject = f"$JS.API.STREAM.INFO.{self.stream}"
         try:
-            answer = await heeded(client.request(subject, timeout=self.timeout_s))
+            answer = msgspec.json.decode((await heeded(client.request(subject, timeout=self.timeout_s))).data)
         except (nats.errors.Error, OSError, TimeoutError):
-            return False
-        return not leaderless(msgspec.json.decode(answer.data).get("error", {}))
+            return await client.is_alive()
+        return "error" in answer or not alone(answer.get("cluster") or {})
 
     async def published(self, subject: str, body: bytes, headers: dict[str, str]) -> None:
         """Send a message that nothing is answered to; raises LogUnavailable."""

@@ -3,15 +3,16 @@
 A server that is paused, or cut off from the others while clients still reach it, keeps its connections: it would hold up
 whoever has one until it is back. What is not answered is not answered by any server while they look for a leader, either:
 who left a server for that came by chance to the very one that is cut off, which went on answering questions for ten
-seconds and took nothing. So one that is alive, and behind which no leader answers, is left only when no election takes so long.
+seconds and took nothing. So one that is alive is left soon only where the leader behind it has lost the others, and otherwise
+when no election takes so long.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum, auto
-from typing import Final
+from typing import Any, Final
 
 PATIENCE_S: Final = 2.5
 """Wall seconds for which one kind of question is not answered before another server is tried."""
@@ -24,12 +25,16 @@ FORGOTTEN_S: Final = 10.0
 """A kind of question that was not asked for so long, more than any pause between two attempts, is not being asked in vain."""
 
 
+HEARD_S: Final = 2.0
+"""A server that a leader has not heard for so long is lost to it: they say so every second."""
+
+
 class Course(Enum):
     """What to do about a server that does not answer."""
 
     STAY = auto()
-    LEAVE_IF_LED = auto()
-    """Leave it when it shows no sign of life, or a leader answers through it: else the servers are looking for one."""
+    LEAVE_UNLESS_ALIVE = auto()
+    """Leave it when it shows no sign of life, or the leader that answers has lost the others."""
     LEAVE = auto()
 
 
@@ -54,9 +59,19 @@ class Elsewhere:
         self._since[what] = (first, now)
         if now - first < PATIENCE_S or now - self._left_at < SETTLE_S:
             return Course.STAY
-        return Course.LEAVE if now - max(first, self._left_at) >= ELECTION_S else Course.LEAVE_IF_LED
+        return Course.LEAVE if now - max(first, self._left_at) >= ELECTION_S else Course.LEAVE_UNLESS_ALIVE
 
     def left(self) -> None:
         """The server is being left."""
         self._left_at = self._monotonic()
         self._since.clear()
+
+
+def alone(cluster: Mapping[str, Any]) -> bool:
+    """Whether a leader, by what it says of its stream, hears too few of the others to have anything taken.
+
+    One server that keeps a stream by itself hears nobody.
+    """
+    others = cluster.get("replicas") or ()
+    heard = sum(not other.get("offline") and other.get("active", 0) / 1e9 < HEARD_S for other in others)
+    return heard < (len(others) + 1) // 2 or not others

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tidewright.log.elsewhere import ELECTION_S, FORGOTTEN_S, PATIENCE_S, SETTLE_S, Course, Elsewhere
+import pytest
+
+from tidewright.log.elsewhere import (
+    ELECTION_S,
+    FORGOTTEN_S,
+    PATIENCE_S,
+    SETTLE_S,
+    Course,
+    Elsewhere,
+    alone,
+)
 
 
 class Clock:
@@ -37,7 +47,7 @@ def test_one_that_is_alive_and_answers_nothing_is_left_when_no_leader_is_found_f
         seen.append(elsewhere.missed("asking"))
         elsewhere.missed("who is there")
         clock.now += 0.25
-    assert set(seen[:-1]) == {Course.STAY, Course.LEAVE_IF_LED}
+    assert set(seen[:-1]) == {Course.STAY, Course.LEAVE_UNLESS_ALIVE}
     assert seen[-1] is Course.LEAVE
 
 
@@ -50,7 +60,7 @@ def test_an_answer_of_one_kind_says_nothing_of_another() -> None:
         elsewhere.answered("asking")
         found.append(elsewhere.missed("appending"))
         clock.now += 1.0
-    assert found == [Course.STAY, Course.STAY, Course.STAY, Course.LEAVE_IF_LED]
+    assert found == [Course.STAY, Course.STAY, Course.STAY, Course.LEAVE_UNLESS_ALIVE]
 
 
 def test_a_question_that_fails_now_and_then_moves_nobody() -> None:
@@ -66,7 +76,7 @@ def test_a_question_that_fails_now_and_then_moves_nobody() -> None:
 
 
 def test_what_was_missed_before_counts() -> None:
-    assert Elsewhere(Clock()).missed("who is there", PATIENCE_S) is Course.LEAVE_IF_LED
+    assert Elsewhere(Clock()).missed("who is there", PATIENCE_S) is Course.LEAVE_UNLESS_ALIVE
     assert Elsewhere(Clock()).missed("who is there", ELECTION_S) is Course.LEAVE
 
 
@@ -81,4 +91,26 @@ def test_a_server_that_was_just_come_to_is_given_time() -> None:
     while clock.now <= came_at + ELECTION_S:
         seen.setdefault(elsewhere.missed("who is there", 60.0 + clock.now - came_at), clock.now - came_at)
         clock.now += 0.25
-    assert seen == {Course.STAY: 0.0, Course.LEAVE_IF_LED: SETTLE_S, Course.LEAVE: ELECTION_S}
+    assert seen == {Course.STAY: 0.0, Course.LEAVE_UNLESS_ALIVE: SETTLE_S, Course.LEAVE: ELECTION_S}
+
+
+def heard(*seconds_ago: float) -> dict[str, object]:
+    """What a leader says of the others."""
+    return {"replicas": [{"name": "other", "active": int(s * 1e9), "current": s < 1.0} for s in seconds_ago]}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "found"),
+    [
+        (heard(0.3, 0.4), False),
+        (heard(0.3, 60.0), False),
+        (heard(2.6, 2.9), True),
+        (heard(0.3, 0.4, 60.0, 60.0), False),
+        (heard(0.3, 60.0, 60.0, 60.0), True),
+        ({"replicas": [{"active": 0, "offline": True}, {"active": 0, "offline": True}]}, True),
+        ({"leader": "alone"}, True),
+        ({}, True),
+    ],
+)
+def test_a_leader_says_whether_it_has_lost_the_others(cluster: dict[str, object], found: bool) -> None:
+    assert alone(cluster) is found

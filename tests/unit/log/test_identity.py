@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import nats.errors
@@ -200,6 +201,9 @@ async def test_of_servers_that_are_left_the_one_that_was_left_first_is_tried_aga
                 writer.write(b"PONG\r\n")
         writer.close()
 
+    def come(client: BusClient, count: int) -> bool:
+        return client.is_connected and client.stats["reconnects"] == count
+
     async with AsyncExitStack() as opened_servers:
         listening = [
             await opened_servers.enter_async_context(await asyncio.start_server(serve, "127.0.0.1", 0))
@@ -211,7 +215,7 @@ async def test_of_servers_that_are_left_the_one_that_was_left_first_is_tried_aga
             visited = [client.server]
             for count in range(1, 9):
                 await client.leave()
-                await until(lambda count=count: client.is_connected and client.stats["reconnects"] == count)  # type: ignore[misc]
+                await until(partial(come, client, count))
                 visited.append(client.server)
         finally:
             await client.close()
