@@ -124,7 +124,8 @@ async def measured(url: str, port: int, pid: int, begun: float, end: float) -> l
         figures.append(
             _beside("a step back of the slider on the overview, p95", p95(scrubbed), SCRUB_MS, bare)
         )
-        within = [stamp(end - WINDOW_S * (0.5 + n / (2 * ROUNDS))) for n in range(ROUNDS)]
+        stretch = min(WINDOW_S, (end - BEGIN) / 2)
+        within = [stamp(end - stretch * (0.5 + n / (2 * ROUNDS))) for n in range(ROUNDS)]
         await got(f"{PAGES['object']}&at={within[0]}")
         for question in ("explain", "state"):
             paths = [f"/api/v1/{question}?{APP}&at={at}" for at in within]
@@ -241,6 +242,24 @@ class Children:
         self._worked = working
         return working
 
+    async def until(self, *, verifying: bool) -> None:
+        """Wait until one of them verifies the log, or none does.
+
+        Raises:
+            TimeoutError: that takes too long.
+        """
+        async with asyncio.timeout(10 * WITHIN_S):
+            while self._verifies() is not verifying:
+                self.look()
+                await asyncio.sleep(EVERY_S)
+
+    def _verifies(self) -> bool:
+        for child in self._process.children():
+            with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+                if "verify" in child.cmdline():
+                    return True
+        return False
+
     @property
     def used_s(self) -> float:
         """Processor seconds of all of them."""
@@ -254,7 +273,7 @@ async def beside_pages(size: Size) -> list[Figure]:
         children = Children(process)
         async with ClientSession(cookie_jar=CookieJar(unsafe=True)) as session:
             await entered(session, f"http://127.0.0.1:{port}")
-            await _until(children, working=True)
+            await children.until(verifying=True)
             tried = asyncio.create_task(tries(session, f"http://127.0.0.1:{port}"))
             while not (await asyncio.wait([tried], timeout=EVERY_S))[0]:
                 children.look()
@@ -279,26 +298,14 @@ async def share_of_a_core(url: str, end: float, children: Children) -> float:
     """Processor time of verification over the time from the beginning of a run to that of the next."""
     async with await Log.connect(url, CLUSTER, timeout_s=30.0) as log:
         await log.adopt_slots()
-        await _until(children, working=True)
+        await children.until(verifying=False)  # it has made room, and goes on after a pause
+        await log.commit([_further(log, 2, end)])
+        await children.until(verifying=True)
         begun, used = time.monotonic(), children.used_s
-        await _until(children, working=False)
+        await children.until(verifying=False)
         await log.commit([_further(log, 1, end)])
-        await _until(children, working=True)
+        await children.until(verifying=True)
         return (children.used_s - used) / (time.monotonic() - begun)
-
-
-async def _until(children: Children, *, working: bool) -> None:
-    """Wait until a child works, or none does for a second."""
-    since = time.monotonic()
-    async with asyncio.timeout(10 * WITHIN_S):
-        while True:
-            if children.look():
-                since = time.monotonic()
-                if working:
-                    return
-            if not working and time.monotonic() - since > 1.0:
-                return
-            await asyncio.sleep(EVERY_S)
 
 
 def in_children(size: Size) -> list[Figure]:
