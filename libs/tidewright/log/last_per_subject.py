@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
 from tidewright.log import batched_get, errors
@@ -12,6 +13,8 @@ from tidewright.log.reader import Record
 
 AT_ONCE = 1000
 """Subjects in one request; the server refuses to find more than 1,024."""
+BESIDE = 2
+"""Requests of such a look that wait for the server at once."""
 MANY = 200
 """Subjects from which on it is looked up first which of them have anything earlier at all."""
 
@@ -32,10 +35,7 @@ async def last_words(
         TooMany: more than about a thousand subjects match: name them more narrowly.
         LogUnavailable: no answer in time.
     """
-    records: list[Record] = []
-    for start in range(0, len(filters), AT_ONCE):
-        records += await _asked(log, filters[start : start + AT_ONCE], up_to, known)
-    return sorted(records, key=lambda record: record.seq)
+    return await _in_parts(filters, lambda part: _asked(log, part, up_to, known))
 
 
 async def earlier_words(log: Log, subjects: Sequence[str], up_to: int) -> list[Record]:
@@ -46,10 +46,21 @@ async def earlier_words(log: Log, subjects: Sequence[str], up_to: int) -> list[R
     """
     if len(subjects) >= MANY:
         subjects = await _spoken_of_twice(log, subjects)
-    records: list[Record] = []
-    for start in range(0, len(subjects), AT_ONCE):
-        records += await _earlier(log, subjects[start : start + AT_ONCE], up_to)
-    return sorted(records, key=lambda record: record.seq)
+    return await _in_parts(subjects, lambda part: _earlier(log, part, up_to))
+
+
+async def _in_parts(
+    subjects: Sequence[str], asked: Callable[[Sequence[str]], Awaitable[list[Record]]]
+) -> list[Record]:
+    """What several requests find, in stream order: the server looks for the next part while the answers of one are taken apart."""
+    turns = asyncio.Semaphore(BESIDE)
+
+    async def of(start: int) -> list[Record]:
+        async with turns:
+            return await asked(subjects[start : start + AT_ONCE])
+
+    parts = await asyncio.gather(*(of(start) for start in range(0, len(subjects), AT_ONCE)))
+    return sorted((record for part in parts for record in part), key=lambda record: record.seq)
 
 
 async def _spoken_of_twice(log: Log, subjects: Sequence[str]) -> list[str]:
