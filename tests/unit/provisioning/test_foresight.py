@@ -357,9 +357,26 @@ def overcounting(kind: str = "Deployment", *, there: int, said: int, wait_s: flo
         cluster.made(f"web-1-{number}", shape, owner, node="large")
     cluster.advance(wait_s)
     for name in ("alone", "another"):  # evaluations that find the same
-        cluster.pod(name, cluster.shape({"cpu": 3000}))
+        cluster.pod(name, cluster.shape({"cpu": 3000}), removal=f.Removal())
         cluster.settle()
     return [told.message for told in cluster.object_events("PodCountsImpossible")]
+
+
+def test_nothing_is_told_of_counts_while_somebody_may_have_told_less_of_its_pods() -> None:
+    """A watcher of before, which says nothing of owners' uids."""
+    cluster = Workloads(boots=False)
+    cluster.deployment("web", replicas=3, template=cluster.form(), status_replicas=3)
+    shape = cluster.shape({"cpu": 3000})
+    for number in range(3):
+        cluster.tell(
+            f.PodObserved(
+                at=cluster.now, namespace="ns", name=f"web-1-{number}", shape=shape, phase="Pending"
+            )
+        )
+    cluster.advance(MOST_S)
+    cluster.pod("alone", shape)
+    cluster.settle()
+    assert cluster.object_events("PodCountsImpossible") == []
 
 
 def test_a_count_of_pods_that_are_not_there_is_told_on_the_workload_once() -> None:

@@ -6,6 +6,7 @@ Deployment: facts of different kinds come in any order, and a pod must not be ex
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from tidewright.kube.keys import PodKey, namespace_of
@@ -19,6 +20,7 @@ class Counting:
 
     Attributes:
         unsure: workloads at the top, by `owner_key`, of which something has changed since they were looked at.
+        untold: namespaces to how many pods of them nothing says by what they are controlled: an earlier watcher told of them.
     """
 
     def __init__(self, workloads: dict[str, Workload]) -> None:
@@ -28,6 +30,7 @@ class Counting:
         self._pods: dict[str, dict[PodKey, None]] = {}
         self._unknown: dict[str, dict[str, None]] = {}
         self.unsure: set[str] = set()
+        self.untold: Counter[str] = Counter()
         for key, workload in workloads.items():
             self.came(key, workload)
 
@@ -56,6 +59,7 @@ class Counting:
     def pod_came(self, key: PodKey, pod: Pod) -> None:
         """A pod is there."""
         controller = pod.controller
+        self.untold[namespace_of(key)] += _untold(pod)
         if controller is None or not controller.uid or pod.daemon:
             return
         self._pods.setdefault(controller.uid, {})[key] = None
@@ -66,6 +70,7 @@ class Counting:
     def pod_went(self, key: PodKey, pod: Pod) -> None:
         """Undo `pod_came`."""
         controller = pod.controller
+        self.untold[namespace_of(key)] -= _untold(pod)
         if controller is None or not controller.uid or pod.daemon:
             return
         there = self._pods.get(controller.uid)
@@ -158,6 +163,10 @@ class Counting:
                 seen.add(uid)
                 yield uid
                 yield from self._below(self._children.get(uid, ()), seen)
+
+
+def _untold(pod: Pod) -> bool:
+    return pod.removal is None or (pod.controller is not None and not pod.controller.uid)
 
 
 def _named_after(key: PodKey, pod: Pod) -> str:

@@ -126,10 +126,14 @@ def troubles(state: State, index: Index, expecting: Expecting, now: float) -> li
         if fields and key not in expecting.cut and key not in state.said:
             counted = "the pods that it is about to make are counted by those that are there"
             told.append((key, COUNTS_IMPOSSIBLE, f"below 0, as no count can be: {fields}; {counted}"))
+    otherwise = {key for key, _, _ in told}
     told += [
         (key, COUNTS_IMPOSSIBLE, _too_many(state.workloads[key].observed, there))
         for key, there in index.overcounted.items()
-        if key not in state.said and state.workloads[key].since + MOST_S <= now
+        if key not in state.said
+        and key not in otherwise
+        and state.workloads[key].since + MOST_S <= now
+        and not (index.counting is None or index.counting.untold[target_of(key, "").namespace])
     ]
     return [
         RecordObjectEvent(
