@@ -358,9 +358,25 @@ def test_a_policy_with_forecasts_stands_beside_itself_without(
     assert with_forecast["aboveHighSeconds"] < without["aboveHighSeconds"]
 
 
+def test_forecasts_are_swept_over_lead_and_confidence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "load.csv").write_text("timestamp,value\n0,40\n900,40\n")
+    arguments = ["-f", manifest(tmp_path), "--metrics", str(tmp_path / "load.csv"), "-o", "json"]
+    zone = "zone=CET-1CEST,M3.5.0,M10.5.0/3"
+    assert (
+        run(*arguments, "--forecast", f"lead=10m|30m,confidence=0.2|0.5,{zone}", "--forecast", "lead=1h") == 0
+    )
+    names = [found["name"] for found in json.loads(capsys.readouterr().out)["runs"]]
+    swept = [f"lead={lead},confidence={of},{zone}" for lead in ("10m", "30m") for of in ("0.2", "0.5")]
+    assert names == ["wpa.yaml", *(f"wpa.yaml, {text}" for text in [*swept, "lead=1h"])]
+
+
 @pytest.mark.parametrize(
     ("option", "says"),
     [
+        (("--forecast", "lead=10m|"), "--forecast lead=: lead: "),
+        (("--forecast", "lead=" + "|".join(["10m"] * 64)), "--forecast: 65 runs, at most 64"),
         (("--forecast", "soon"), "--forecast soon: 'soon' is not understood"),
         (("--forecast", "lead=1s"), "--forecast lead=1s: lead=1s: from 1m0s to 6h0m0s is possible"),
         (("--history", "much"), "--history much: write for instance"),

@@ -41,7 +41,8 @@ def suggest(
     forecast: Annotated[
         tuple[str, ...],
         Parameter(
-            help="What to try; may be repeated. By default lead=10m, lead=30m and lead=60m.", negative=""
+            help="What to try, as lead=10m|30m,confidence=0.35; may be repeated. By default lead=10m, lead=30m and lead=60m.",
+            negative="",
         ),
     ] = (),
     history: Annotated[
@@ -114,7 +115,8 @@ def wpa(
     forecast: Annotated[
         tuple[str, ...],
         Parameter(
-            help="The policy with forecasts, beside itself without: lead=10m, or lead=10m,confidence=0.9; may be repeated.",
+            help="The policy with forecasts, beside itself without: lead=10m, or lead=10m,confidence=0.9; a sweep over "
+            "both is lead=10m|30m,confidence=0.2|0.35; may be repeated.",
             negative="",
             group=POLICY,
         ),

@@ -127,13 +127,14 @@ def meant(spec: dict[str, Any], field: str) -> str:
 
 
 def with_forecasts(candidates: Sequence[Candidate], forecasts: Sequence[str]) -> list[Candidate]:
-    """Each object as it is, and then with each of these forecasts.
+    """Each object as it is, and then with each of these forecasts; `lead=10m|30m` is a sweep over both.
 
     Raises:
-        BadInput: a forecast that cannot be read.
+        BadInput: a forecast that cannot be read, or too many of them.
     """
     from tidewright.autoscaler.forecast.asked import BadForecast, asked
 
+    forecasts = [text for sweep in forecasts for text in _swept(sweep)]
     for text in forecasts:
         try:
             asked(text)
@@ -147,6 +148,19 @@ def with_forecasts(candidates: Sequence[Candidate], forecasts: Sequence[str]) ->
     if len(found) > MOST_VARIANTS:
         raise BadInput(f"--forecast: {len(found)} runs, at most {MOST_VARIANTS}")
     return found
+
+
+def _swept(text: str) -> list[str]:
+    """Every combination of the values between which there is a bar; of more than can be run, the first."""
+    from tidewright.autoscaler.forecast.asked import ZONE
+
+    swept, zoned, zone = text.partition(ZONE)  # a rule of local time has no bars
+    axes = []
+    for part in swept.split(","):
+        key, equals, values = part.partition("=")
+        axes.append([f"{key}{equals}{value}" for value in values.split("|")])
+    combinations = itertools.islice(itertools.product(*axes), MOST_VARIANTS + 1)
+    return [",".join(combination) + zoned + zone for combination in combinations]
 
 
 def put(spec: dict[str, Any], field: str, text: str) -> None:
