@@ -15,16 +15,21 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
+from tests.nats_server import EmbeddedServer
 from tests.recorded.ended import FORECASTS
 from tests.unit.console.booked import booked_log
 from tests.unit.console.conftest import LOG, ONCE, serve
 from tests.unit.console.hostile import NAME, SPACE, hostile_log
+from tests.unit.console.test_live import group
 from tidewright.asking.exported import ExportedLog
 from tidewright.asking.listing import listed
 from tidewright.asking.point_in_time import moment_of
-from tidewright.asking.source import Source
+from tidewright.asking.source import RunningLog, Source
+from tidewright.console.access import Access, named
 from tidewright.console.server import Console
+from tidewright.log.connection import Log
 from tidewright.log.export import ExportFile
+from tidewright.log.install import Plan, install_log
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 
@@ -47,18 +52,25 @@ PAGES = (
 class Served:
     """A console in a thread of its own, since a browser is waited for."""
 
-    def __init__(self, source: Source) -> None:
-        self.source = source
+    def __init__(self, source: Source | None) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self.console: Console = self.run(serve(source))
+        self.console: Console = self.run(self._begun(source))
+        self.source = self.console.source
+
+    async def _begun(self, source: Source | None) -> Console:
+        assert source is not None
+        return await serve(source)
+
+    async def _ended(self) -> None:
+        await self.console.stop()
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
     def close(self) -> None:
-        self.run(self.console.stop())
+        self.run(self._ended())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(60)
 
@@ -66,6 +78,31 @@ class Served:
     def root(self) -> str:
         port: int = self.console.port
         return f"http://127.0.0.1:{port}"
+
+
+class Written(Served):
+    """A console of a log that is written meanwhile, on a server of its own."""
+
+    log: Log
+
+    def __init__(self, folder: Path) -> None:
+        self._server = EmbeddedServer(folder)
+        super().__init__(None)
+
+    async def _begun(self, source: Source | None) -> Console:
+        self.log = await Log.connect(await self._server.start(), "test", timeout_s=30.0)
+        await install_log(self.log, Plan(slots=8, deciders=("counting",)))
+        await self.log.commit([group(self.log, "small", 2, 0.0)])
+        self.log.directly = True
+        console = Console(RunningLog(self.log), Access(frozenset(), once=ONCE))
+        await console.start("127.0.0.1", 0)
+        console.access.hosts = named("127.0.0.1", console.port, ())
+        return console
+
+    async def _ended(self) -> None:
+        await super()._ended()
+        await self.log.close()
+        await self._server.stop()
 
 
 @dataclass
@@ -152,6 +189,7 @@ def test_every_page_is_readable_by_everybody(
                 "document.documentElement.scrollWidth - document.documentElement.clientWidth"
             )
             assert beyond <= 0, f"{path} is wider than the screen by {beyond} pixels"
+            assert not beyond_their_cards(page), path
             page.evaluate(axe)
             violations = page.evaluate(
                 "axe.run({resultTypes: ['violations']}).then(found => found.violations)"
@@ -159,6 +197,13 @@ def test_every_page_is_readable_by_everybody(
             serious = [v for v in violations if v["impact"] in ("serious", "critical")]
             found[path] = [f"{v['id']}: {[n['target'] for n in v['nodes'][:3]]}" for v in serious]
     assert not {path: those for path, those in found.items() if those}
+
+
+def beyond_their_cards(page: Any) -> list[str]:
+    """Cards whose content stands out of them."""
+    out = "[...document.querySelectorAll('.card')].filter(card => card.scrollWidth > card.clientWidth + 1)"
+    found: list[str] = page.evaluate(f"{out}.map(card => card.innerText.slice(0, 60))")
+    return found
 
 
 def test_a_step_back_shows_the_moment_and_keeps_it_in_links(tab: Tab, recorded: Served) -> None:
@@ -194,6 +239,26 @@ def test_the_slider_moves_what_is_shown_without_another_page(tab: Tab) -> None:
     sync_api.expect(page.locator(".seq")).not_to_have_text(before, timeout=WITHIN_MS)
     assert tab.at
     assert page.evaluate("window.same")
+
+
+def test_what_is_written_comes_to_a_page_that_looks_at_now_and_to_no_other(
+    chromium: Any, tmp_path: Path
+) -> None:
+    served = Written(tmp_path)
+    try:
+        for tab in _tab(chromium, served.root, _entered(chromium, served)):
+            page = tab.open("/objects/nodegroup")
+            page.evaluate("window.same = true")
+            sync_api.expect(page.locator(".list")).not_to_contain_text("large")
+            served.run(served.log.commit([group(served.log, "large", 7, 5.0)]))
+            sync_api.expect(page.locator(".list")).to_contain_text("large", timeout=WITHIN_MS)
+            assert page.locator(".seq").inner_text() == "seq 2"
+            assert page.evaluate("window.same")
+            tab.open("/objects/nodegroup?at=seq:1")
+            assert "large" not in page.locator(".list").inner_text()
+            assert page.locator(".state").inner_text() == "as it was"
+    finally:
+        served.close()
 
 
 def test_a_decision_on_the_chart_leads_to_its_reasons_and_their_causes(tab: Tab) -> None:
@@ -269,6 +334,8 @@ def test_who_holds_the_room_that_a_request_waits_for(chromium: Any, tmp_path: Pa
             kept = page.locator("section:has(#booked) tbody tr").inner_text()
             assert "nightly" in kept
             assert "2026-09-21 14:23:20" in kept
+            page.set_viewport_size({"width": 390, "height": 844})
+            assert not beyond_their_cards(page)
             page.locator("section:has(#waiting) a", has_text="report").click()
             page.wait_for_url(re.compile("/ns/report"))
     finally:
