@@ -367,7 +367,7 @@ def test_forecasts_are_swept_over_lead_and_confidence(
     assert (
         run(*arguments, "--forecast", f"lead=10m|30m,confidence=0.2|0.5,{zone}", "--forecast", "lead=1h") == 0
     )
-    names = [found["name"] for found in json.loads(capsys.readouterr().out)["runs"]]
+    names = [found["name"] for found in json.loads(capsys.readouterr().out)["policies"]]
     swept = [f"lead={lead},confidence={of},{zone}" for lead in ("10m", "30m") for of in ("0.2", "0.5")]
     assert names == ["wpa.yaml", *(f"wpa.yaml, {text}" for text in [*swept, "lead=1h"])]
 
