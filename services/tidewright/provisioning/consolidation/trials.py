@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
+import numpy as np
 
 from tidewright.kube.keys import PodKey
 from tidewright.kube.podshape import PodShape
@@ -100,6 +101,7 @@ class Round:
         self.kept: dict[str, Refusal] = {}
         self._before: list[str] = []
         self._promised: list[tuple[PodShape, str]] = []
+        self._promised_to = 0
 
     @cached_property
     def view(self) -> View:
@@ -144,17 +146,24 @@ class Round:
 
         Where the nodes that come in their place are needed, none of it counts on these.
         """
-        names = [name for name in names if name in self.scene.cards.cards and name not in self.state.removals]
+        there = self.scene.cards.cards
+        self._before += [name for name in names if name in there and name not in self.state.removals]
+
+    def _left(self) -> Grid:
+        """Nodes that stay and take pods, with what those of nodes that are replaced before will take of them: found when it is asked for."""
+        grid, names = self._grid, self._before[self._promised_to :]
+        self._promised_to = len(self._before)
         for name in names:
-            self._grid.remove_node(name)
-        self._before += names
-        for pod, row in _tightly(self._grid, self._leaving(names)):
-            view = self._grid.views[row]
+            grid.remove_node(name)
+        for pod, row in _tightly(grid, self._leaving(names)):
+            view = grid.views[row]
             if view is not None:
                 self._promised.append((pod.shape, view.name))
+        return grid
 
     def with_promises(self) -> Grid:
-        """The nodes with what pods of nodes that are replaced before will take of them."""
+        """All nodes, with what those pods will take."""
+        self._left()
         grid = self.scene.grid.fork()
         for shape, name in self._promised:
             grid.put(shape, grid.rows[name])
@@ -238,7 +247,7 @@ class Round:
             return None
         if len(movers) > MOST_PODS:
             return None
-        grid = self._grid.fork()
+        grid = self._left().fork()
         for name in names:
             grid.remove_node(name)
         rest = _placed(grid, movers)
@@ -400,11 +409,12 @@ def _weight(shape: PodShape) -> tuple[int, int, int, str]:
 
 def _tightly(grid: Grid, pods: Iterable[Resident]) -> Iterator[tuple[Resident, int]]:
     """Put pods on the grid, the large ones first, each where it fits the most tightly: those that have room, with their rows."""
+    order = grid.order()
     for pod in sorted(pods, key=lambda pod: (*_weight(pod.shape), pod.key)):
-        room = grid.capacity(pod.shape)
-        rows = [row for row in grid.order().tolist() if room[row] > 0]
-        if rows:
-            row = min(rows, key=lambda row: int(room[row]))
+        room = grid.capacity(pod.shape)[order]
+        ranks = np.flatnonzero(room > 0)
+        if len(ranks):
+            row = int(order[ranks[room[ranks].argmin()]])
             grid.put(pod.shape, row)
             yield pod, row
 
