@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import msgspec
@@ -241,9 +242,10 @@ async def test_garbage_on_facts_is_set_aside_alike_by_who_runs_restarts_and_veri
     assert report.aside == 24
 
 
+@pytest.mark.parametrize("wrong", [re.compile(b"^.*$"), re.compile(rb'(?<="id":")[^"]*')], ids=["text", "id"])
 @pytest.mark.parametrize("replaced", [False, True])
 async def test_a_decision_that_is_none_stops_a_slot_only_where_one_was(
-    nats: EmbeddedServer, log: Log, replaced: bool
+    nats: EmbeddedServer, log: Log, replaced: bool, wrong: re.Pattern[bytes]
 ) -> None:
     await log.commit([pod(log, n, i) for n in NAMESPACES for i in range(6)])
     async with hosting(log):
@@ -256,8 +258,8 @@ async def test_a_decision_that_is_none_stops_a_slot_only_where_one_was(
     await log.ensure(slots=8)
     for i, record in enumerate(records):
         if i == places[-1] and not replaced:
-            await log.commit([Message(decision, b"?")])
-        body = b"?" if i == places[-1] and replaced else record.body
+            await log.commit([Message(decision, wrong.sub(b"?", record.body))])
+        body = wrong.sub(b"?", record.body) if i == places[-1] and replaced else record.body
         await log.commit([Message(record.subject, body)])
     async with await Log.connect(nats.url, "test", timeout_s=10.0) as other:
         await other.adopt_slots()

@@ -74,6 +74,11 @@ def cause_of(identity: str) -> tuple[int, int]:
     return cause, n
 
 
+def is_id(identity: str) -> bool:
+    """Whether it is the id of a decision."""
+    return _ID.fullmatch(identity) is not None
+
+
 def taken_off(waiting: list[Waiting], position: int) -> list[Waiting]:
     """The events up to a position, which wait no longer. `waiting` is in stream order."""
     if not waiting or waiting[-1][0] <= position:  # nearly always: a commit covers what was read

@@ -19,7 +19,7 @@ from tidewright.events.base import Decision
 from tidewright.host.fold.decider import Decider, State
 from tidewright.host.fold.inbox import Word
 from tidewright.host.fold.inputs import Inputs, Role
-from tidewright.host.fold.order import Fold
+from tidewright.host.fold.order import Fold, is_id
 from tidewright.host.fold.restore import Restore
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log import errors
@@ -186,9 +186,9 @@ class Arrival(Generic[State]):
                     restores[name].word(word)
                 else:
                     restores[name].event(record.seq, record.body, event)
-            elif isinstance(event, Decision):
+            elif isinstance(event, Decision) and is_id(event.id):
                 restores[name].decision(record.body, event)
-            elif event is registry.UNREADABLE:
+            elif isinstance(event, Decision) or event is registry.UNREADABLE:
                 self._unread[name] = f"message {record.seq} on {record.subject} is no decision"
 
     def _checkpoint(self, slot: Slot, record: Record) -> None:
