@@ -25,7 +25,7 @@ from tidewright.host.loop.settings import Settings
 from tidewright.host.process.health import Health
 from tidewright.log import errors
 from tidewright.log.checkpoint import decode as decode_checkpoint
-from tidewright.log.connection import Committed, Message
+from tidewright.log.connection import FEW, Committed, Message
 from tidewright.log.continuity import Continuity, Extent
 from tidewright.log.envelope import Writer
 from tidewright.log.install import TTL_S
@@ -117,6 +117,9 @@ class Link:
         committed = self._stream.append(messages)
         await self.travel()  # the answer may be lost
         return committed
+
+    def one_by_one(self, count: int) -> bool:
+        return count <= FEW and self.replicas == 1
 
     async def may_append(self, subject: str) -> bool:
         await self.travel()

@@ -33,8 +33,7 @@ def suggest(
     suggest: Annotated[
         bool,
         Parameter(
-            help="Name the objects for which a forecast would have paid: at least a quarter less time above the high "
-            "watermark, for at most 5 % more replica-hours.",
+            help="Name the objects for which a forecast would have paid, and how much.",
             negative="",
         ),
     ] = False,
