@@ -196,7 +196,7 @@ VALUES_OF_ALL_KINDS = st.fixed_dictionaries(
 
 
 @given(values=VALUES_OF_ALL_KINDS, namespace=st.sampled_from(["tidewright", "capacity"]))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_with_any_values_it_is_whole(chart: Any, values: dict[str, Any], namespace: str) -> None:
     objects = rendered(chart, values, namespace)
     running = of("Deployment", objects)
@@ -348,7 +348,8 @@ async def test_those_whose_replicas_share_the_work_are_scaled_by_kubernetes_and_
     own = of("HorizontalPodAutoscaler", objects)["autoscaler"]["spec"]
     assert own["scaleTargetRef"] == {"apiVersion": "apps/v1", "kind": "Deployment", "name": "autoscaler"}
     assert (own["minReplicas"], own["maxReplicas"]) == (2, 8)
-    (metric,) = own["metrics"]
+    metric, busy = own["metrics"]
+    assert busy["resource"] == {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 70}}
     assert metric["pods"]["target"] == {"type": "AverageValue", "averageValue": 1000}
     assert f"\n{metric['pods']['metric']['name']} " in (await Health("autoscaler").exposition()).decode()
     (metric,) = of("HorizontalPodAutoscaler", objects)["shard-labels"]["spec"]["metrics"]
