@@ -15,7 +15,7 @@ from tidewright.log import errors
 from tidewright.log.cancellation import heeded
 from tidewright.log.diagnostics import get_logger
 from tidewright.log.elsewhere import Course, Elsewhere, alone
-from tidewright.log.identity import BusClient, shown
+from tidewright.log.identity import ALIVE_S, BusClient, shown
 from tidewright.log.opening import described
 from tidewright.log.outage import Outage
 from tidewright.log.refusals import NO_MESSAGE, NOT_FOUND, leaderless, refusal
@@ -155,7 +155,8 @@ class Bus:
         """Whether the server that is spoken to is there, and behind it no leader of the log that has lost the others."""
         subject = f"$JS.API.STREAM.INFO.{self.stream}"
         try:
-            answer = msgspec.json.decode((await heeded(client.request(subject, timeout=self.timeout_s))).data)
+            patience_s = min(self.timeout_s, ALIVE_S)
+            answer = msgspec.json.decode((await heeded(client.request(subject, timeout=patience_s))).data)
         except (nats.errors.Error, OSError, TimeoutError):
             return await client.is_alive()
         return "error" in answer or not alone(answer.get("cluster") or {})
