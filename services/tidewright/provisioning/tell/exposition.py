@@ -72,7 +72,12 @@ def _removals(state: State, settings: Settings) -> Iterator[Series]:
     yield Series("cluster_autoscaler_pending_node_deletions", {}, len(state.removals))
     if settings.track_skipped:
         longest = state.now - min(state.scan.skipped.values(), default=state.now)
-        yield Series("cluster_autoscaler_max_node_skip_eval_duration_seconds", {}, longest)
+        # Who does not look at nodes at all skips none.
+        yield Series(
+            "cluster_autoscaler_max_node_skip_eval_duration_seconds",
+            {},
+            longest if settings.scale_down else 0.0,
+        )
 
 
 def series(state: State) -> Iterator[Series]:  # noqa: C901  # a line per series
