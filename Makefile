@@ -8,7 +8,7 @@ READY  := $(VENV)/.ready
 
 # Options, given as `make TARGET NAME=value`.
 VECTORS ?= ../shared/spec/vectors
-JOBS    ?= 4
+JOBS    ?= 6
 
 # What is compiled is kept, also where the environment forbids it: every process that is started would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
