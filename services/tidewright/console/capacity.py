@@ -114,7 +114,11 @@ class Waiting:
 
 @dataclass(frozen=True)
 class WaitingRequest:
-    """A request that has no room yet, and what keeps it from room; of the first ones only."""
+    """A request that has no room yet.
+
+    Attributes:
+        why: what keeps it from room; empty where that was not looked at.
+    """
 
     request: Reference
     pods: int
@@ -123,12 +127,17 @@ class WaitingRequest:
 
 @dataclass(frozen=True)
 class Capacity:
-    """What provisioning knows of a moment, counted."""
+    """What provisioning knows of a moment, counted.
+
+    Attributes:
+        requests: those that wait, the first ones by name; `requests_in_all` is how many do.
+    """
 
     groups: tuple[GroupFill, ...]
     bookings: tuple[Booking, ...]
     waiting: tuple[Waiting, ...]
     requests: tuple[WaitingRequest, ...]
+    requests_in_all: int
     plan: what_if_scaledown.ScaleDownAnswer
 
 
@@ -155,6 +164,7 @@ async def page(source: Source, kept: Kept, lists: Lists, looking: Looking) -> di
         "bookings": [(booking, held.get(booking.request)) for booking in found.bookings],
         "waiting": found.waiting,
         "requests": found.requests,
+        "requests_in_all": found.requests_in_all,
         "waiting_in_all": sum(one.pods for one in found.waiting),
         "buffers": (await lists.of("capacitybuffer", looking.moment)).items(),
         "plan": plan,
@@ -178,9 +188,9 @@ async def counted(source: Source, moment: Moment) -> Capacity:
     state: State = fold.state
     now = max(fold.at, moment.at)
     groups, bookings = groups_of(state), bookings_of(state)
-    waiting, requests = waiting_of(state, now), waiting_requests(state, now)
+    waiting, (requests, in_all) = waiting_of(state, now), waiting_requests(state, now)
     # The state is used up by this.
-    return Capacity(groups, bookings, waiting, requests, what_if_scaledown.preview(state, now))
+    return Capacity(groups, bookings, waiting, requests, in_all, what_if_scaledown.preview(state, now))
 
 
 def groups_of(state: State) -> tuple[GroupFill, ...]:
@@ -275,19 +285,21 @@ def waiting_of(state: State, now: float) -> tuple[Waiting, ...]:
     return tuple(Waiting(reason, pods, example) for reason, (pods, example) in ordered[:REASONS])
 
 
-def waiting_requests(state: State, now: float) -> tuple[WaitingRequest, ...]:
-    """Requests that room is looked for, by name; the first of them."""
+def waiting_requests(state: State, now: float) -> tuple[tuple[WaitingRequest, ...], int]:
+    """Requests that room is looked for, by name: the first of them, and how many there are in all."""
     found: list[WaitingRequest] = []
+    in_all = 0
     for key, request in sorted(state.requests.items()):
         over = any(cond.is_true(request.conditions, type_) for type_ in OVER)
         if over or request.booked or request.deleting or not request.accepted:
             continue
+        in_all += 1
+        if in_all > REQUESTS:
+            continue
         asked = Reference("provisioningrequest", *parts(key))
         why = tuple(EXPLAINER.standing(state, asked, now)) if len(found) < EXPLAINED else ()
         found.append(WaitingRequest(asked, sum(pods for _, pods in request.sets), why))
-        if len(found) == REQUESTS:
-            break
-    return tuple(found)
+    return tuple(found), in_all
 
 
 def drawing(

@@ -81,8 +81,8 @@ class Recorded(Cluster):
         return self.subjects.fact(slot_of(namespace, SLOTS), KINDS[type(event)], namespace, name)
 
 
-def booked_log(folder: Path) -> Path:
-    """An export of it: three nodes, as many as there may be; `nightly` has booked them but for a little, `report` waits."""
+def booked_log(folder: Path, more: int = 0) -> Path:
+    """An export of it: three nodes, as many as there may be; `nightly` has booked them but for a little, `report` waits, and as many `more`."""
     cluster = Recorded({"profile": "hold"})
     cluster.add_group("general", cpu=4000, maximum=3)
     for number in (1, 2, 3):
@@ -94,7 +94,8 @@ def booked_log(folder: Path) -> Path:
     cluster.request(HOLDS, CHECK, [("worker", 6)])
     cluster.settle()
     cluster.advance(240)
-    cluster.request(WAITS, CHECK, [("small", 10)])
+    for name in (WAITS, *(f"{WAITS}-{number}" for number in range(more))):
+        cluster.request(name, CHECK, [("small", 10)])
     cluster.settle()
     manifest = Manifest(
         cluster="test", stream="TW_test", slots=SLOTS, slot_hash=SLOT_HASH, first_seq=1, last_seq=cluster.seq, version="0"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import html
 import json
+import re
+import shlex
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from tests.exports import write_export
 from tests.unit.console.conftest import LOG, Browser, serve
 from tidewright.asking.exported import ExportedLog
 from tidewright.cli import main
+from tidewright.console import beside
 from tidewright.events import registry
 from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.outcomes import Applied
@@ -65,6 +68,23 @@ async def test_both_are_told_side_by_side_as_compare_does(
         for change in (row["ours"], row["theirs"]):
             assert change is None or f"{change['from']} → {change['to']}" in page.words
         assert html.escape(row["why"][0], quote=False) in page.text
+
+
+async def test_the_command_that_is_offered_for_earlier_changes_tells_them_all(
+    looks: Browser, shadowed: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beside, "SHOWN", 1)
+    page = await looks.get(PAGE)
+    offered = re.search(r"(\d+) earlier ones: <code>tidewright (.*?)</code>", page.text)
+    assert offered is not None
+    begun = re.search(r"samples since <time>(.*?)</time>", page.text)
+    assert begun is not None
+    capsys.readouterr()
+    words = [*shlex.split(html.unescape(offered[2])), "--log", str(shadowed), "-o", "json"]
+    assert await asyncio.to_thread(main.run, words) == 1
+    said = json.loads(capsys.readouterr().out)
+    assert said["since"].startswith(begun[1].replace(" ", "T"))
+    assert len(said["items"][0]["rows"]) == int(offered[1]) + 1
 
 
 async def test_nothing_is_compared_where_we_scale_ourselves(browser: Browser) -> None:

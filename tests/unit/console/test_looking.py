@@ -26,6 +26,7 @@ from tidewright.asking.exported import ExportedLog
 from tidewright.asking.point_in_time import moment_of
 from tidewright.asking.service_state import Asked, restored
 from tidewright.asking.services import BY_NAME
+from tidewright.console import capacity
 from tidewright.console.apart import Turns
 from tidewright.console.backwards import KEPT_RECORDS, Backwards
 from tidewright.console.capacity import groups_of
@@ -71,6 +72,21 @@ async def test_who_keeps_the_room_that_a_request_waits_for_is_named_where_capaci
         keeper = "/object/provisioningrequest/ns/nightly"
         assert sum(a.get("href") == keeper for tag, a in page.elements if tag == "a") == 2
         assert "Requests that wait" not in (await browser.get("/capacity?at=seq:30")).words
+    await console.stop()
+
+
+async def test_requests_that_wait_and_are_not_told_of_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capacity, "REQUESTS", 2)
+    monkeypatch.setattr(capacity, "EXPLAINED", 1)
+    console = await serve(ExportedLog(ExportFile(booked_log(tmp_path, more=3))))
+    async with ClientSession(cookie_jar=CookieJar(unsafe=True)) as session:
+        page = await (await Browser(console, session).enter()).get("/capacity")
+        assert "10 provisioningrequest ns/ report-0 see its page and 2 more" in page.words
+        second = "/object/provisioningrequest/ns/report-0"
+        assert sum(a.get("href") == second for tag, a in page.elements if tag == "a") == 2
+        assert page.words.count("see its page") == 1
     await console.stop()
 
 
