@@ -113,6 +113,7 @@ class Console:
         for other in self.others:
             below = web.Application()
             other.add_routes(below)
+            app.router.add_get(other.under, self._to_its_root)
             app.add_subapp(other.under, below)
         return app
 
@@ -190,7 +191,7 @@ class Console:
             status = 405 if request.method not in ("GET", "HEAD") else 403
             return web.Response(status=status, text=f"{problem}\n")
         if request.path not in OPEN and not self.access.knows(request):
-            if any(request.path.startswith(c.under + ROOT) for c in (self, *self.others)):
+            if request.rel_url.raw_path.startswith(self._meant(request).under + ROOT):
                 return web.json_response(
                     {"error": "who asks is not known: open the console's URL first"}, status=401
                 )
@@ -201,8 +202,13 @@ class Console:
             return await handler(request)
         except web.HTTPException as error:
             if error.status >= 400:
-                return self._problem(request, error.status, "there is no such page")
+                return self._meant(request).problem(request, error.status, "there is no such page")
             return web.Response(status=error.status, headers={"Location": error.headers.get("Location", "/")})
+
+    def _meant(self, request: web.Request) -> Console:
+        """The console whose pages are where a path leads, whether there is such a page or not."""
+        path = f"{request.rel_url.raw_path}/"
+        return next((other for other in self.others if path.startswith(f"{other.under}/")), self)
 
     # -- letting in --------------------------------------------------------------------------------
 
@@ -237,6 +243,11 @@ class Console:
             problem=problem, asks=self.access.tokens is not None, proxy=self.access.proxy_header
         )
         return web.Response(status=status, text=body, content_type="text/html")
+
+    async def _to_its_root(self, request: web.Request) -> web.StreamResponse:
+        """To the first page of a further cluster, from its name without the last slash."""
+        location = request.rel_url.with_path(f"{request.rel_url.raw_path}/", encoded=True, keep_query=True)
+        return web.Response(status=303, headers={"Location": str(location)})
 
     # -- answers -----------------------------------------------------------------------------------
 
@@ -282,11 +293,11 @@ class Console:
                     template, title, given = await page(request, looking)
                 return self._rendered(request, template, title, looking, given)
             except BadInput as error:
-                return self._problem(request, 400, str(error))
+                return self.problem(request, 400, str(error))
             except Unavailable as error:
-                return self._problem(request, 503, str(error))
+                return self.problem(request, 503, str(error))
             except CommandError as error:
-                return self._problem(request, 500, str(error))
+                return self.problem(request, 500, str(error))
 
         return answered
 
@@ -318,9 +329,10 @@ class Console:
         )  # fmt: skip
         return web.Response(text=body, content_type="text/html")
 
-    def _problem(self, request: web.Request, status: int, problem: str) -> web.Response:
+    def problem(self, request: web.Request, status: int, problem: str) -> web.Response:
+        """A page that says why something was not answered, with the links of this log."""
         body = self.templates.get_template("problem.html").render(
-            problem=problem, status=status, menu=MENU, here=request.path, log=self.source.name, version=__version__,
+            problem=problem, status=status, menu=MENU, here=request.path.removeprefix(self.under), log=self.source.name, version=__version__,
             frame="part.html" if request.headers.get("X-Part") == "main" else "frame.html", looking=None, title_="Not answered",
             following=False, windows=(), query={}, url=request.path, under=self.under, clusters=self.clusters,
             now_="" if status == 404 or "at" not in request.query else str(request.rel_url.without_query_params("at")),

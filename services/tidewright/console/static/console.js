@@ -163,8 +163,13 @@
     event.preventDefault();
     const token = document.getElementById("token").value;
     const response = await fetch("/enter", { headers: { Authorization: `Bearer ${token}` }, redirect: "manual" });
-    if (response.type === "opaqueredirect" || response.ok) location.assign("/");
-    else document.getElementById("refused").textContent = "This token does not hold.";
+    if (response.type === "opaqueredirect" || response.ok) {
+      // Back to what was asked for, which is of this origin: a path alone, as `//name`, could be another host.
+      const asked = new URL(location.href);
+      asked.searchParams.delete("token");
+      asked.hash = "";
+      location.assign(asked.pathname === "/enter" ? "/" : asked);
+    } else document.getElementById("refused").textContent = "This token does not hold.";
   });
 
   follow();

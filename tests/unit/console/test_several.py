@@ -1,0 +1,71 @@
+"""A console of several clusters: which of them a path leads to."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import ClientSession, CookieJar
+
+from tests.unit.console.conftest import LOG, ONCE, Browser
+from tidewright.asking.exported import ExportedLog
+from tidewright.console.access import Access, named
+from tidewright.console.server import Console
+from tidewright.log.export import ExportFile
+
+PLACES = {"east": "", "west": "/in/west", "north": "/in/north"}
+
+
+@pytest.fixture
+async def visitor() -> AsyncIterator[Browser]:
+    """A browser that is not let in yet, at the console of three clusters."""
+    access = Access(frozenset(), once=ONCE)
+    first, *others = (
+        Console(ExportedLog(ExportFile(LOG)), access, following=False, under=under, clusters=PLACES)
+        for under in PLACES.values()
+    )
+    first.others = tuple(others)
+    await first.start("127.0.0.1", 0)
+    access.hosts = named("127.0.0.1", first.port, ())
+    async with ClientSession(cookie_jar=CookieJar(unsafe=True)) as session:
+        yield Browser(first, session)
+    await first.stop()
+
+
+@pytest.mark.parametrize("under", ["/in/west", "/in/north"])
+async def test_a_cluster_without_the_last_slash_is_its_first_page(visitor: Browser, under: str) -> None:
+    await visitor.enter()
+    answer = await visitor.get(f"{under}?at=seq:3000")
+    assert (answer.status, answer.headers["Location"]) == (303, f"{under}/?at=seq:3000")
+    page = await visitor.get(under, follow=True)
+    assert page.status == 200
+    assert ("body", under) in [(tag, a.get("data-under")) for tag, a in page.elements]
+
+
+@pytest.mark.parametrize(
+    ("path", "under"),
+    [
+        ("/in/west/no-such-page", "/in/west"),
+        ("/in/north/no-such-page", "/in/north"),
+        ("/in/west/capacity?at=nonsense", "/in/west"),
+        ("/in/westward/", ""),
+        ("/no-such-page", ""),
+    ],
+)
+async def test_what_cannot_be_answered_leads_on_to_the_same_cluster(
+    visitor: Browser, path: str, under: str
+) -> None:
+    page = await (await visitor.enter()).get(path)
+    assert page.status in (400, 404)
+    links = {a["href"] for tag, a in page.elements if tag == "a"}
+    assert f"{under}/capacity" in links
+    current = [a["href"] for tag, a in page.elements if tag == "a" and a.get("aria-current") == "true"]
+    assert current == [f"{under}/"]
+
+
+@pytest.mark.parametrize("under", PLACES.values())
+async def test_questions_of_whoever_is_not_let_in_are_answered_as_questions(
+    visitor: Browser, under: str
+) -> None:
+    answer = await visitor.get(f"{under}/api/v1/get")
+    assert (answer.status, answer.headers["Content-Type"].partition(";")[0]) == (401, "application/json")
