@@ -109,6 +109,8 @@ def console(
         raise CommandError(
             "the console is not installed: it comes with `pip install 'tidewright[console]'`"
         ) from None
+    if also:
+        _refuse_beside_others(log, file)
     entrance = _entrance(listen, token_file, proxy_header, proxy_from)
     flags = UnsignedFlags(
         log_level=log_level, log_format=log_format, health_host=health_host, health_port=health_port,
@@ -127,6 +129,7 @@ def console(
             for name in also:
                 on = replace(log or AskedLogOptions(), cluster=name)
                 other = await sources.enter_async_context(opened(on, None))
+                _found(name, other)
                 verifies = _verifying(other, on, None) if verify else ((), {})
                 others.append(Console(other, access, verifies=verifies, under=at[name], clusters=at))
             site = Console(
@@ -156,16 +159,41 @@ def console(
     return execute("console", flags, run)
 
 
+def _refuse_beside_others(log: AskedLogOptions | None, file: Path | None) -> None:
+    """Refuse what has the log of one cluster alone.
+
+    Raises:
+        BadInput: such an option is given.
+    """
+    given = {"--log": file, "--data": log and log.data, "--archive": log and log.archive}
+    for option, value in given.items():
+        if value:
+            raise BadInput(
+                f"--also and {option} {value}: there is the log of one cluster, and further ones are on the servers of a running "
+                "log; leave one of them out"
+            )
+
+
+def _found(name: str, source: Source) -> None:
+    """See that a log is that of the cluster that was asked for: the default name stands for the stack that runs here.
+
+    Raises:
+        BadInput: it is another one's.
+    """
+    if isinstance(source, RunningLog) and source.log.cluster != name:
+        raise BadInput(
+            f"--also {name}: what is found under this name is the log of cluster {source.log.cluster}, of the stack that runs here"
+        )
+
+
 def _places(source: Source, also: Sequence[str]) -> dict[str, str]:
     """Clusters and where their pages are; empty where there is one.
 
     Raises:
-        BadInput: a name that is no running log's beside this one.
+        BadInput: a cluster is named twice.
     """
-    if not also:
+    if not also or not isinstance(source, RunningLog):
         return {}
-    if not isinstance(source, RunningLog):
-        raise BadInput("--also: beside a running log alone; leave out --log, --data and --archive")
     places = {source.log.cluster: ""}
     for name in also:
         if name in places:

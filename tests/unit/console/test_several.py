@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession, CookieJar
 
 from tests.unit.console.conftest import LOG, ONCE, Browser
 from tidewright.asking.exported import ExportedLog
+from tidewright.asking.options import AskedLogOptions
+from tidewright.asking.source import RunningLog, Source
+from tidewright.cli import main, webconsole
 from tidewright.console.access import Access, named
 from tidewright.console.server import Console
+from tidewright.log.connection import Log
 from tidewright.log.export import ExportFile
 
 PLACES = {"east": "", "west": "/in/west", "north": "/in/north"}
@@ -69,3 +75,27 @@ async def test_questions_of_whoever_is_not_let_in_are_answered_as_questions(
 ) -> None:
     answer = await visitor.get(f"{under}/api/v1/get")
     assert (answer.status, answer.headers["Content-Type"].partition(";")[0]) == (401, "application/json")
+
+
+@pytest.mark.parametrize("option", ["--log", "--data", "--archive"])
+def test_further_clusters_are_refused_beside_the_log_of_one(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(["console", option, str(tmp_path / "march"), "--also", "west"]) == 2
+    assert f"--also and {option} {tmp_path / 'march'}: " in capsys.readouterr().err
+
+
+def test_a_log_of_another_cluster_is_not_shown_under_the_name_that_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`local` is the default, and counts as no name where a stack runs."""
+
+    @asynccontextmanager
+    async def opened(where: AskedLogOptions, _: Path | None) -> AsyncIterator[Source]:
+        cluster = "shop" if where.cluster == "local" else where.cluster
+        yield RunningLog(Log(None, cluster, "nats://127.0.0.1:1", 1.0))  # type: ignore[arg-type]  # it is not asked
+
+    monkeypatch.setattr(webconsole, "opened", opened)
+    assert main.run(["console", "--cluster", "east", "--also", "local"]) == 2
+    said = capfd.readouterr()
+    assert "--also local: what is found under this name is the log of cluster shop" in said.out + said.err
