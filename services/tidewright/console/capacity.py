@@ -169,7 +169,11 @@ async def page(source: Source, kept: Kept, lists: Lists, looking: Looking) -> di
         "buffers": (await lists.of("capacitybuffer", looking.moment)).items(),
         "plan": plan,
         "staying": sorted(
-            ((reason, len(names)) for reason, names in plan.staying.items()), key=lambda r: -r[1]
+            (
+                (reason, what_if_scaledown.in_words(reason), len(names))
+                for reason, names in plan.staying.items()
+            ),
+            key=lambda row: -row[2],
         ),
         "saves": money(plan.saves_per_hour_micro),
         "money": money,

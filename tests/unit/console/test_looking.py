@@ -38,6 +38,7 @@ from tidewright.host.fold.explainer import Reference
 from tidewright.log.export import ExportFile
 from tidewright.log.reader import Record
 from tidewright.provisioning.state import GroupState, Node, Pod, ShapeFields, State
+from tidewright.provisioning.tell.what_if_scaledown import in_words
 from tidewright.sharding.document import Document, MemberRecord, SlotRecord, SlotState
 
 SCALED = "/what-if?namespace=team-0&name=app-0&window=6h"
@@ -50,7 +51,9 @@ async def test_capacity_shows_what_the_plan_says(browser: Browser) -> None:
     plan = await planning.scale_down(source, await moment_of(source, "seq:3000"))
     assert plan.staying
     for reason, nodes in plan.staying.items():
-        assert f"{reason} {len(nodes)}" in page.words
+        words = in_words(reason)
+        assert f"{words} {reason} {len(nodes)}".strip() in page.words
+    assert "No group of the cloud has it: it is never removed. NotAutoscaled " in page.words
     drawn = [
         a["aria-label"] for tag, a in page.elements if tag == "a" and "cell" in a.get("class", "").split()
     ]

@@ -195,15 +195,15 @@ def _price(state: State, name: str) -> int | None:
     return group.price_micro if group is not None else None
 
 
-def _in_words(reason: str) -> str:
-    """What a reason means, for people; what would let the nodes go, where that is known."""
+def in_words(reason: str) -> str:
+    """What a reason for which nodes stay means, for people, and what would let them go, where that is known; else empty."""
     if reason == "Expected":
         words = staying.refusal_sentence(EXPECTED)
     elif reason in staying.PODS:
         words = f"a pod keeps each: {staying.PODS[reason]}."
     else:
         words = staying.NODES.get(reason, "")
-    return f". {words[:1].upper()}{words[1:]}" if words else ""
+    return f"{words[:1].upper()}{words[1:]}"
 
 
 def as_text(answer: ScaleDownAnswer) -> str:
@@ -236,7 +236,8 @@ def as_text(answer: ScaleDownAnswer) -> str:
         lines += ["", "Stay:"]
         for reason, names in answer.staying.items():
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-            lines.append(f"  - {reason}: {', '.join(names[:5])}{more}{_in_words(reason)}")
+            words = in_words(reason)
+            lines.append(f"  - {reason}: {', '.join(names[:5])}{more}{'. ' if words else ''}{words}")
     if answer.saves_micro is not None:
         lines += ["", f"In all that nobody needs costs {answer.saves_micro / 1e6:.2f} per hour."]
     return "\n".join(lines)
