@@ -61,7 +61,9 @@ class Remembered:
         if stretch is None:
             stretch = self._of[subject] = _Stretch(after)
         self._of.move_to_end(subject)
-        if after < stretch.after:
+        while (
+            after < stretch.after
+        ):  # whoever else moved it meanwhile moved it further back, but perhaps not so far
             await self._further_back(subject, stretch, after)
         kept = stretch.records[bisect_right(stretch.records, after, key=_seq) :]
         for record in kept:

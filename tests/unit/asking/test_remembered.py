@@ -65,6 +65,15 @@ async def test_what_is_kept_is_bounded() -> None:
     assert log.read == read + 10
 
 
+async def test_who_asks_for_more_than_another_at_the_same_time_finds_it() -> None:
+    remembered = Remembered(Log(10, 25, 40, 50).records)
+    assert await found(remembered, 30) == [40, 50]
+    shorter, deeper = await asyncio.gather(found(remembered, 20), found(remembered, 5))
+    assert shorter == [25, 40, 50]
+    assert deeper == [10, 25, 40, 50]
+    assert await found(remembered, 0) == [10, 25, 40, 50]
+
+
 @given(
     st.lists(
         st.tuples(st.sampled_from(("read", "grow")), st.integers(0, 60), st.integers(1, 12)), max_size=12
@@ -79,10 +88,14 @@ def test_whoever_reads_when_finds_what_the_log_has(steps: list[tuple[str, int, i
             if what == "grow":
                 log.seqs += [(log.seqs[-1] if log.seqs else 0) + 1 + number % 7]
             else:
-                asked.append(asyncio.create_task(found(remembered, number, most)))
                 there = [seq for seq in log.seqs if seq > number][:most]
+                task = asyncio.create_task(found(remembered, number, most))
+                asked.append((number, most, len(there), task))
                 assert await found(remembered, number, most) == there
-        await asyncio.gather(*asked)
+        for number, most, least, task in asked:
+            result = await task
+            assert result == [seq for seq in log.seqs if seq > number][:most][: len(result)]
+            assert len(result) >= least  # what came meanwhile may be missing
         assert await found(remembered, 0) == log.seqs
 
     asyncio.run(all_of())
