@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from tidewright.asking.errors import BadInput
 from tidewright.asking.services import SERVICES
 from tidewright.host.fold.explainer import Reference
+from tidewright.kube.times import seconds as seconds_of
 from tidewright.kube.times import typed_seconds
 
 SHORT = {
@@ -55,6 +56,8 @@ CLUSTER_SCOPED = frozenset({"node", "nodegroup", "cloud", "provisioningclass", "
 """Kinds without a namespace, as subject tokens."""
 
 DAY_S = 86_400
+EARLIEST, LATEST = seconds_of("0001-01-01T00:00:00Z"), seconds_of("9999-12-31T23:59:59Z")
+"""Between these a time can be shown, seconds since the epoch."""
 _PLAIN = re.compile(r"[a-z0-9-]+")
 _AGO = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)$")
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?$")
@@ -116,17 +119,29 @@ def spoken(words: Sequence[str]) -> str:
     raise BadInput(f"{' '.join(words)!r}: name one object as KIND/NAME or KIND NAME, for example wpa/shop")
 
 
-def moment(text: str, now: float) -> float:
+def moment(text: str, now: float, option: str = "") -> float:
     """Read a time: RFC 3339, `2026-03-01 12:00:00` (UTC), `14:14` (UTC, the last time that it was), seconds since the epoch, or
     `15m` ago.
 
     Args:
         text: as given.
         now: the log time that "ago" and a time of day count from, seconds.
+        option: what it was given as, for the message.
 
     Raises:
-        BadInput: it is none of these.
+        BadInput: it is none of these, or lies outside of the calendar.
     """
+    at = _read(text, now)
+    if not EARLIEST <= at <= LATEST:  # nor is it a number, perhaps
+        raise BadInput(
+            f"{option} {text}: ".lstrip()
+            + "no calendar has that time; valid are 0001-01-01 to 9999-12-31 23:59:59 (UTC), "
+            "also as seconds since the epoch or as how long ago (90s, 15m, 2h, 3d)"
+        )
+    return at
+
+
+def _read(text: str, now: float) -> float:
     if clock := _CLOCK.match(text):
         hours, minutes, seconds = (int(part or 0) for part in clock.groups())
         at = now - now % DAY_S + hours * 3600 + minutes * 60 + seconds

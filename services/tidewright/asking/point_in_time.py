@@ -100,7 +100,7 @@ async def moment_of(
         if not first <= seq <= last:
             raise BadInput(f"{option} {text}: {retained}")
         return Moment(seq, await _reached(source, seq), end=seq == last)
-    at = moment(text, now)
+    at = moment(text, now, option)
     if whole_minute(text) and option != "--since":
         at = max(at, min(at + LAST_OF_A_MINUTE_S, now))
     if at < oldest and option == "--since" and first <= 1 and source.since is None:

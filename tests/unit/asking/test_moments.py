@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tidewright.asking.answers import stamp
 from tidewright.asking.errors import BadInput
 from tidewright.asking.exported import ExportedLog
 from tidewright.asking.objects import moment
@@ -36,6 +37,22 @@ def test_a_time_of_day_is_the_last_one_that_has_been(text: str, meant: str) -> N
 def test_what_is_no_time_is_told_with_what_would_be(text: str) -> None:
     with pytest.raises(BadInput, match=r"or 14:14 \(UTC\), seconds since the epoch, or how long ago"):
         moment(text, NOW)
+
+
+@pytest.mark.parametrize("text", ["inf", "-inf", "nan", "1e30", "-1e30", "9999999d", f"{'9' * 400}d"])
+@pytest.mark.parametrize("option", ["--at", "--since", "--until"])
+async def test_a_time_outside_the_calendar_is_told_with_the_field_and_what_would_be_valid(
+    text: str, option: str
+) -> None:
+    with pytest.raises(BadInput) as refused:
+        await moment_of(ExportedLog(ExportFile(LOG)), text, option)
+    assert str(refused.value).startswith(f"{option} {text}: ")
+    assert "valid are 0001-01-01 to 9999-12-31" in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["0001-01-01", "9999-12-31T23:59:59Z"])
+def test_the_ends_of_the_calendar_are_times(text: str) -> None:
+    assert stamp(moment(text, NOW))
 
 
 @pytest.mark.parametrize("text", ["05:49", "2026-02-02 05:49", "2026-02-02T05:49Z"])

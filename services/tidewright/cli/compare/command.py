@@ -57,7 +57,7 @@ def wpa(
     async def run() -> tuple[list[Comparison], float, ComparisonList]:
         async with opened(log, file) as source:
             moment = await moment_of(source, "")
-            begun = read_moment(since, moment.at) if since else moment.at - LATELY_S
+            begun = read_moment(since, moment.at, "--since") if since else moment.at - LATELY_S
             begun = min(max(begun, 0.0), moment.at)
             found = await comparisons(
                 source, moment, namespace=space, name=name, since=begun, within_s=within
