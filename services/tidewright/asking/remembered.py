@@ -61,9 +61,7 @@ class Remembered:
         if stretch is None:
             stretch = self._of[subject] = _Stretch(after)
         self._of.move_to_end(subject)
-        while (
-            after < stretch.after
-        ):  # whoever else moved it meanwhile moved it further back, but perhaps not so far
+        while after < stretch.after:  # somebody else may have moved it meanwhile, and not so far
             await self._further_back(subject, stretch, after)
         kept = stretch.records[bisect_right(stretch.records, after, key=_seq) :]
         for record in kept:
