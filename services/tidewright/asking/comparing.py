@@ -8,7 +8,8 @@ from contextlib import aclosing
 from tidewright.asking.answers import ComparedChange, ComparedObject, ComparedRow, ComparisonList, stamp
 from tidewright.asking.errors import BadInput
 from tidewright.asking.lookups import Found, decided_about, decisions, decoded
-from tidewright.asking.point_in_time import Moment, is_past, last_before
+from tidewright.asking.objects import moment as read_moment
+from tidewright.asking.point_in_time import SEQUENCE, Moment, is_past, last_before, moment_of
 from tidewright.asking.source import Source, slot_in
 from tidewright.autoscaler.tell.comparing import WITHIN_S, Comparing, Comparison, CountChange, PairVerdict
 from tidewright.events.autoscaler import HoldReplicas
@@ -30,6 +31,26 @@ VERDICTS = {
     PairVerdict.SAME: "same", PairVerdict.DIFFERENT: "different",
     PairVerdict.ONLY_OURS: "onlyOurs", PairVerdict.ONLY_THEIRS: "onlyTheirs",
 }  # fmt: skip
+
+
+async def begin_of(source: Source, text: str, moment: Moment) -> float:
+    """The log time from which on a comparison tells: what was asked for, as far as there is a log.
+
+    Args:
+        source: the log.
+        text: a time or how long ago, or `seq:N`; empty for the last day.
+        moment: the end of what is compared; nothing begins behind it.
+
+    Raises:
+        BadInput: it is no time, or a sequence that is not retained.
+    """
+    if not text:
+        at = moment.at - LATELY_S
+    elif SEQUENCE.match(text):
+        at = (await moment_of(source, text, "--since")).at
+    else:
+        at = read_moment(text, moment.at, "--since")
+    return min(max(at, 0.0), moment.at)
 
 
 async def comparisons(

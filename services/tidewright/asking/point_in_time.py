@@ -26,7 +26,8 @@ INTERLEAVED = 200
 EVENLY = 4
 """Times that a place is looked for as if log time passed evenly along the log, before the stretch is halved each time."""
 LAST_OF_A_MINUTE_S = 59.999
-_SEQUENCE = re.compile(r"(?:seq:|#)(\d+)$")
+SEQUENCE = re.compile(r"(?:seq:|#)(\d+)$")
+"""A sequence in place of a time."""
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -95,7 +96,7 @@ async def moment_of(
     else:
         oldest = source.since if source.since is not None else await beginning_of(source, first)
     retained = f"retained are {readable(oldest)} to {readable(now)} UTC (sequences {first} to {last})"
-    if matched := _SEQUENCE.match(text):
+    if matched := SEQUENCE.match(text):
         seq = int(matched[1])
         if not first <= seq <= last:
             raise BadInput(f"{option} {text}: {retained}")

@@ -108,9 +108,7 @@ class Answers:
         from tidewright.asking import comparing  # it imports what is compared
 
         moment = await moment_of(self.source, "")
-        since = moment.at - comparing.LATELY_S
-        if query.get("since"):
-            since = (await moment_of(self.source, query["since"], "--since")).at
+        since = await comparing.begin_of(self.source, query.get("since", ""), moment)
         compared = await comparing.comparisons(
             self.source, moment, namespace=query.get("namespace", ""), name=query.get("name", ""), since=since
         )

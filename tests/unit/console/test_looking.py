@@ -20,7 +20,7 @@ from tests.unit.console.booked import booked_log
 from tests.unit.console.conftest import LOG, Browser, serve
 from tests.waiting import until
 from tidewright.asking import fold_files, planning
-from tidewright.asking.answers import Authenticated, LogVerification
+from tidewright.asking.answers import Authenticated, ComparisonList, LogVerification
 from tidewright.asking.errors import Unavailable
 from tidewright.asking.exported import ExportedLog
 from tidewright.asking.point_in_time import moment_of
@@ -396,6 +396,34 @@ async def test_searches_that_move_with_the_end_of_the_log_hold_few_records() -> 
         )  # fmt: skip
         assert len(scan.found) > 500
     assert sum(len(scan.found) for scan in backwards._kept.values()) <= KEPT_RECORDS
+
+
+class _Aged(ExportedLog):
+    """A log whose beginning is gone, as with a max age."""
+
+    async def bounds(self) -> tuple[int, int]:
+        return 900, (await super().bounds())[1]
+
+
+@pytest.mark.parametrize(
+    ("since", "told"),
+    [
+        ("3650d", "2016-"),
+        ("99999d", "1970-01-01T00:00:00.000Z"),
+        ("9999-12-31", "2026-"),
+        ("seq:2000", "2026-"),
+    ],
+)
+async def test_a_comparison_since_any_time_is_of_what_there_is(since: str, told: str) -> None:
+    console = await serve(_Aged(ExportFile(LOG)))
+    async with ClientSession(cookie_jar=CookieJar(unsafe=True)) as session:
+        browser = await Browser(console, session).enter()
+        page = await browser.get(f"/api/v1/compare?namespace=team-0&since={since}")
+    await console.stop()
+    assert page.status == 200, page.text
+    answer = msgspec.json.decode(page.text, type=ComparisonList)
+    assert answer.since.startswith(told)
+    assert answer.since <= answer.at
 
 
 class _Stopping(ExportedLog):

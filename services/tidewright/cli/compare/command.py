@@ -8,10 +8,9 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from tidewright.asking.answers import ComparisonList, builtins
-from tidewright.asking.comparing import LATELY_S, answer, comparisons
+from tidewright.asking.comparing import answer, begin_of, comparisons
 from tidewright.asking.errors import BadInput
 from tidewright.asking.namespaces import Namespace, meant
-from tidewright.asking.objects import moment as read_moment
 from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.point_in_time import moment_of
 from tidewright.asking.source import FromFile, opened
@@ -57,8 +56,7 @@ def wpa(
     async def run() -> tuple[list[Comparison], float, ComparisonList]:
         async with opened(log, file) as source:
             moment = await moment_of(source, "")
-            begun = read_moment(since, moment.at, "--since") if since else moment.at - LATELY_S
-            begun = min(max(begun, 0.0), moment.at)
+            begun = await begin_of(source, since, moment)
             found = await comparisons(
                 source, moment, namespace=space, name=name, since=begun, within_s=within
             )
