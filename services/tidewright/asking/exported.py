@@ -138,6 +138,7 @@ class ExportedLog:
         self.since = file.manifest.since
         self.folds = KeptFolds()
         self.answered = Answered()
+        self.remade = 0
         self.everywhere = not file.manifest.namespaces
         self._indexed: Indexed | None = None
         self._keyring = keyring_of(self.subjects, file.manifest.keys, anchors)

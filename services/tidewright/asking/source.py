@@ -83,6 +83,8 @@ class Source(Protocol):
     """States that were folded of it."""
     answered: Answered
     """What was said of it that stays so."""
+    remade: int
+    """How often its bounds have shown that it is another log than before, made anew under the same name: who keeps what was read looks."""
     everywhere: bool
     """Whether all namespaces are on it: a part by namespace leaves out what decides over the whole cluster."""
 
@@ -217,6 +219,7 @@ class RunningLog:
         self.everywhere = True
         self.folds = KeptFolds()
         self.answered = Answered()
+        self.remade = 0
         self.vouched = self.anchors is not None
         self.part = False
         self.promised: Mapping[str, int] = {}
@@ -340,15 +343,14 @@ class RunningLog:
         if extent is None:
             raise self.log.missing()
         first, last = extent.first, extent.last
-        if extent.created != self._created or last < self._words_at:
+        remade = extent.created != self._created or last < self._words_at
+        if remade:
             self._decided.forget()
             self.answered.forget()
+            self.remade += 1
             self._created = extent.created
-        if last != self._words_at:
-            self._words, self._words_at = (
-                {},
-                last,
-            )  # whoever asks for long does not go by what was said at first
+        if remade or last != self._words_at:  # whoever asks for long does not go by what was said at first
+            self._words, self._words_at = {}, last
         return (first, last) if last else (1, 0)  # nothing was ever on it
 
     async def start(self, service: str, slots: tuple[Slot, ...], readable: Sequence[int]) -> list[Snapshot]:

@@ -113,9 +113,9 @@ class Moments:
         """`under` is the path below which the log's pages are."""
         self._source = source
         self._under = under
-        self._known: OrderedDict[str, Moment] = OrderedDict()
+        self._known: OrderedDict[tuple[int, str], Moment] = OrderedDict()
         self._end: tuple[float, Moment] | None = None
-        self._first: tuple[int, float] = (0, 0.0)
+        self._first: tuple[tuple[int, int], float] = ((0, 0), 0.0)
         self._lock = asyncio.Lock()
 
     async def looking(self, query: Mapping[str, str]) -> Looking:
@@ -155,17 +155,17 @@ class Moments:
         """A moment that is named; one that has passed stays where it is."""
         if not _STEPPED.fullmatch(text):
             return await moment_of(self._source, text)
-        found = self._known.get(text)
+        found = self._known.get((self._source.remade, text))
         if found is None:
             found = await moment_of(self._source, text, known=known)
             if found.ended is None and not found.end:
-                self._known[text] = found
+                self._known[self._source.remade, text] = found
                 while len(self._known) > KEPT:
                     self._known.popitem(last=False)
         return found
 
     async def _beginning(self) -> float:
         first, _ = await self._source.bounds()
-        if self._first[0] != first:
-            self._first = (first, await beginning_of(self._source, first))
+        if self._first[0] != (of := (self._source.remade, first)):
+            self._first = (of, await beginning_of(self._source, first))
         return self._source.since if self._source.since is not None else self._first[1]

@@ -76,7 +76,7 @@ class Backwards:
 
         `key` tells searches with other patterns or another `accepts` apart.
         """
-        full = (*key, up_to, since, enough, most)
+        full = (self._source.remade, *key, up_to, since, enough, most)
         scan = self._kept.get(full)
         if scan is None:
             scan = self._kept[full] = await self._scan(patterns, accepts, up_to, since, (enough, most))

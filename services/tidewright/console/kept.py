@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tidewright.asking.point_in_time import Moment
+from tidewright.asking.source import Source
 
 KEPT = 12
 LEAST_S = 1.0
@@ -34,16 +35,22 @@ class Made:
 
 
 class Kept:
-    """What was made lately, by what it is and the sequence it is of."""
+    """What was made of a log lately, by what it is and the sequence it is of."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: Source) -> None:
+        self._source = source
         self._of: OrderedDict[tuple[str, int], Made] = OrderedDict()
         self._now: OrderedDict[str, Made] = OrderedDict()
+        self._remade = source.remade
         self._lock = asyncio.Lock()
 
     async def of(self, name: str, moment: Moment, make: Callable[[], Awaitable[T]]) -> tuple[T, int]:
         """What `make` answers, and the sequence it is of; of now it may be a few sequences old."""
         async with self._lock:
+            if self._remade != self._source.remade:
+                self._of.clear()
+                self._now.clear()
+                self._remade = self._source.remade
             found = self._of.get((name, moment.seq))
             if found is None and moment.end:
                 latest = self._now.get(name)

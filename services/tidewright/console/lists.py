@@ -95,6 +95,7 @@ class Lists:
         self._now: dict[str, Rows] = {}
         self._position = 0
         self._before: OrderedDict[tuple[str, int], Rows] = OrderedDict()
+        self._remade = source.remade
         self._lock = asyncio.Lock()
 
     async def of(self, kind: str, moment: Moment) -> Rows:
@@ -105,6 +106,7 @@ class Lists:
     async def of_all(self, kinds: Sequence[str], moment: Moment) -> list[Rows]:
         """Those of several kinds; they are asked for beside one another."""
         async with self._lock:
+            self._of_this_log()
             await self._bring_up(kinds, moment)
             if moment.end or moment.seq >= self._position:
                 for kind in kinds:
@@ -118,9 +120,20 @@ class Lists:
             for kind in kinds:
                 self._before.move_to_end((kind, moment.seq))
             asked = [self._before[kind, moment.seq] for kind in kinds]
+            for (
+                rows
+            ) in asked:  # the sequence may have been asked for by a time at which other ends had passed
+                rows.again(set(), moment.at)
             while len(self._before) > KEPT:
                 self._before.popitem(last=False)
             return asked
+
+    def _of_this_log(self) -> None:
+        """Keep nothing of another log that had the name before."""
+        if self._remade != self._source.remade:
+            self._now.clear()
+            self._before.clear()
+            self._position, self._remade = 0, self._source.remade
 
     async def _bring_up(self, kinds: Sequence[str], moment: Moment) -> None:
         if moment.seq - self._position > TOO_FAR:

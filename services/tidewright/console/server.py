@@ -92,8 +92,8 @@ class Console:
         self.lists = Lists(self.source)
         self.backwards = Backwards(self.source)
         self.live = Live(self.source)
-        self.kept = Kept()
-        self.tried = Kept()
+        self.kept = Kept(self.source)
+        self.tried = Kept(self.source)
         """Runs of a child: nobody else waits for these."""
         turns = Turns()
         self.apart = Apart(turns=turns)

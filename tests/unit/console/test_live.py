@@ -17,6 +17,7 @@ from tidewright.console.server import Console
 from tidewright.events import registry
 from tidewright.events.provisioning import NodeGroupObserved
 from tidewright.log.connection import Log, Message
+from tidewright.log.install import Plan, install_log
 from tidewright.log.subjects import ALL
 
 BEGUN = 1_770_000_000.0
@@ -69,6 +70,24 @@ async def test_what_was_asked_before_hides_nothing_that_came(live: Browser, log:
         await until(words, partial(_ends_with, seq=size - 1))
         assert f"target_size: {size}" in await words()
     assert "target_size: 4" in (await live.get("/object/nodegroup/_/small?at=seq:3")).words
+
+
+async def test_of_a_log_that_was_made_anew_nothing_of_the_one_before_is_shown(
+    live: Browser, log: Log
+) -> None:
+    pages = ("/objects/nodegroup", "/objects/nodegroup?at=seq:1", "/events", "/events?at=seq:2")
+    await log.commit([group(log, "medium", 3, 100.0), group(log, "large", 4, 200.0)])
+
+    async def words() -> str:
+        return " ".join([(await live.get(page)).words for page in pages])
+
+    assert "medium" in await until(words, lambda text: "seq 3" in text)
+    await log.api(f"STREAM.DELETE.{log.stream}", {})
+    await install_log(log, Plan(slots=8, deciders=("counting", "reminding")))
+    await log.commit([group(log, name, 5, 300.0) for name in ("first", "second", "third")])
+    shown = await until(words, lambda text: "third" in text)
+    assert not {"small", "medium", "large"} & set(shown.split())
+    assert live.console.source.remade == 2
 
 
 async def test_whoever_leaves_is_no_error(live: Browser, log: Log, caplog: pytest.LogCaptureFixture) -> None:

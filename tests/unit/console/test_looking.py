@@ -23,7 +23,7 @@ from tidewright.asking import fold_files, planning
 from tidewright.asking.answers import Authenticated, ComparisonList, LogVerification
 from tidewright.asking.errors import Unavailable
 from tidewright.asking.exported import ExportedLog
-from tidewright.asking.point_in_time import moment_of
+from tidewright.asking.point_in_time import Moment, moment_of
 from tidewright.asking.service_state import Asked, restored
 from tidewright.asking.services import BY_NAME
 from tidewright.console import capacity
@@ -359,8 +359,21 @@ async def test_what_an_autoscaler_cannot_have_is_refused(browser: Browser, query
     assert said in answer.words
 
 
+async def test_what_holds_an_object_is_shown_until_its_end_also_where_nothing_was_said_since(
+    tmp_path: Path,
+) -> None:
+    source = ExportedLog(ExportFile(booked_log(tmp_path)))
+    lists, before = Lists(source), await moment_of(source, "seq:109")
+    later = msgspec.structs.replace(before, at=before.at + 600)
+
+    async def held(moment: Moment) -> list[str]:
+        return [row.name for row in (await lists.of("provisioningrequest", moment)).items() if row.held_until]
+
+    assert [await held(moment) for moment in (before, later, before)] == [["nightly"], [], ["nightly"]]
+
+
 async def test_what_takes_a_fold_is_made_once() -> None:
-    kept, made = Kept(), list[int]()
+    kept, made = Kept(ExportedLog(ExportFile(LOG))), list[int]()
     source = ExportedLog(ExportFile(LOG))
 
     async def make() -> int:
@@ -375,7 +388,7 @@ async def test_what_takes_a_fold_is_made_once() -> None:
 
 async def test_what_was_made_under_ever_other_names_is_forgotten() -> None:
     """What is tried of an autoscaler is in its name, and a slider has no end of values."""
-    kept = Kept()
+    kept = Kept(ExportedLog(ExportFile(LOG)))
     now = await moment_of(ExportedLog(ExportFile(LOG)), "")
     assert now.end
 
