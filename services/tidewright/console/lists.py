@@ -120,9 +120,8 @@ class Lists:
             for kind in kinds:
                 self._before.move_to_end((kind, moment.seq))
             asked = [self._before[kind, moment.seq] for kind in kinds]
-            for (
-                rows
-            ) in asked:  # the sequence may have been asked for by a time at which other ends had passed
+            # A sequence may be asked for by several times, between which what holds an object has ended.
+            for rows in asked:
                 rows.again(set(), moment.at)
             while len(self._before) > KEPT:
                 self._before.popitem(last=False)
