@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MAPPED = (
-    "libs/tidewright/events",
-    *(f"services/tidewright/{n}" for n in ("autoscaler", "provisioning", "shardmanager", "spread")),
+MAPPED = ("libs/tidewright", "services/tidewright")
+GENERATED = "wire"
+PACKAGES = sorted(
+    init.parent
+    for mapped in MAPPED
+    for init in (ROOT / mapped).rglob("__init__.py")
+    if init.parent.name != GENERATED
 )
-PACKAGES = sorted(init.parent for mapped in MAPPED for init in (ROOT / mapped).rglob("__init__.py"))
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: str(package.relative_to(ROOT)))

@@ -11,14 +11,19 @@ Pure:
     kinds        the table of watched kinds
     projection/, shapes
                  object bytes to facts
-    podshape     a pod's shape and a node's view; podspecs reads shapes from pod specs
-    predicates   whether shape and node go together; taints and volumes have parts of it
+    podshape     a pod's shape and a node's view; podspecs: shapes read from pod specs; podtemplates: what is kept of a template
+    predicates   whether shape and node go together
+    taints, volumes     parts of that: taints with tolerations, what volumes ask of a node
     devices/     what claims ask of devices, which devices will do, and how they are handed out
     podapi/      pods as the API server checks and patches them
     workloadspreads/    what WorkloadSpreads say, and where by that a pod goes
     protobuf     bodies of typed clients
     celfunctions functions that Kubernetes adds to CEL
     quotascopes  which pods a ResourceQuota means
+    keys         `namespace/name`
+    ownership    which CustomResourceDefinitions are ours to change; webhooks: how the API server calls our endpoints
+    unknown      fields that nobody knows, since they are misspelt; nearest: what may have been meant
+    windows      windows of time that come again
     templates    whether a patch of a template makes a pod
     customworkloads     kinds of a whitelist, replicas at a path
     conditions   conditions of objects: set with their transition times, found, written

@@ -7,7 +7,7 @@
     metrics/      the metrics APIs
     nats_server   the embedded log server: its program and its configuration
     cloud/        node groups whose instances boot, fail and become nodes
-    cluster       all of it as one thing to start and stop; `options` says of what it is made
+    cluster       all of it as one thing to start and stop; options: of what it is made
     direct        requests to an API server of the same process
     nodefaults    nodes and pods that fail on request
     load          recorded clusters, replayed

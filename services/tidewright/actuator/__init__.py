@@ -1,8 +1,21 @@
 """The actuator: the only writer to the outside world. It reads decisions and writes outcomes.
 
-Pure: plan (order, supersession, priorities), requests (bodies, preconditions, comparisons), verdict
-(errors to retries and outcomes), correlate (object events: aggregation and limits), ledger (which
-decisions have their outcome), identity (a decision's name over all logs), newer (effects of types that are not known).
-Shell: apply (one effect against the API server), endpoints (certificates into webhook configurations),
-cloud (one against a cloud), acting (read, dispatch, commit), metrics, options, service (the process).
+service          the process: connects, and runs the loops
+options          how it is started; metrics: what it counts
+acting           the loop: read decisions, dispatch, commit outcomes
+What to do next, pure
+    plan         per target in order, across targets by priority, and what is overtaken
+    ledger       which decisions have their outcome
+    identity     a decision's name over all logs
+    modes        what the modes on the log, and incumbents, leave of it
+    allowed/     what each service may have done at all
+    newer        effects of types that are not known
+One effect
+    apply        against the API server; cloud: against a cloud
+    requests     bodies, preconditions, comparisons (pure)
+    verdict      errors to retries and outcomes (pure)
+    marks        taints, cordon and annotation of nodes that go (pure); nodelooks: copies of nodes to write from
+    resolving    what admission makes of a template's pod
+    endpoints    certificates into webhook configurations
+    correlate    object events: aggregation and limits (pure)
 """

@@ -11,11 +11,12 @@ Metrics and what scales by them
     metric_queries    which metrics, scales and recommenders are asked (pure); metric_facts: answers as facts (pure)
     sampler           all of them asked on their interval
     recommenders      asking recommenders; outbound: which addresses may be asked; tls: with which certificates
-    push_endpoint     `POST /v1/metrics`; pushport: where it listens
+    push_endpoint     `POST /v1/metrics`; pushport: where it listens; passing_on: to the watcher that samples
     pushed            samples that are pushed, and whom they answer (pure); remotewrite: Prometheus's form of them (pure)
     custom_workloads  spread's whitelist and workloads of its kinds; scales: of those that a spread targets
 Everything else
     clouds            all clouds with their groups, polled; nodegroups: a group as a fact
+    claims            which group a machine is of, over all clouds (pure); served: groups that we serve to somebody else
     configuration     clock and ConfigMap; modes: what may be done
     incumbents/       other controllers at the same work
     labelscan         objects that no shard's worker would select

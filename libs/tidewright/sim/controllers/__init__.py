@@ -4,7 +4,7 @@ objects        what is read of Kubernetes objects
 cache          stores kept by list and watch; what we wrote is in them at once
 plan           what one look at an object concludes
 writes         requests as values, and their execution
-recorder       object events; `telling` has their words
+recorder       object events; telling: their words
 queue          keys to look at again: coalesced, spaced, retried
 manager        all controllers running over one cache
 replicasets, deployments, statefulsets, daemonsets, jobs, budgets, node_lifecycle

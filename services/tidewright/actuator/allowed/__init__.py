@@ -2,6 +2,7 @@
 
     table       which service may ask for which effect on which kind, one line each; RBAC is generated from it
     judge       one decision against the table: its subject, type, kind, namespace and fields (pure)
+    bounds      where, and with how much: what the options of the actuator allow, which nobody on the log can change (pure)
     fields      what may stand in patches, statuses, leases and events (pure)
     pods        what a pod may contain that we create (pure)
     webhooks    what may stand in the webhook configurations of our endpoints (pure)

@@ -1,1 +1,4 @@
-"""`tidewright forecast`: what is known of loads before anything is forecast."""
+"""`tidewright forecast`: what is known of loads before anything is forecast.
+
+command      `forecast learn`: a model of a load, as configuration of the autoscaler
+"""

@@ -1,5 +1,7 @@
 """Incumbents: other controllers that are at the work of our services, noticed and said as facts.
 
-Pure: rivals (who they are, as their distributions ship them), signs (what an object shows of them),
-judging (from signs to what is said of each of our services). Shell: looking (watches and polls).
+rivals       who they are, as their distributions ship them (pure)
+signs        what an object shows of them (pure)
+judging      from signs to what is said of each of our services (pure)
+looking      watches of what shows them, and a poll of who writes what we would write
 """
