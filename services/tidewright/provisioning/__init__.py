@@ -16,7 +16,6 @@ pending/     which pending pods may cause an increase
 foresight/   pods that are about to be, and nodes for them
 requests/    life of a ProvisioningRequest: taken up, booked, tried, expired
 buffers/     room that is kept free for CapacityBuffers
-foresight/   pods that are about to be, and nodes for them
 scaleup/     from pods to one plan, and the plan carried out
 scaledown/   nodes that nobody needs
 consolidation/  nodes that are used, and that the others have room for

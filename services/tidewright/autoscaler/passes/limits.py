@@ -26,7 +26,7 @@ class Words(NamedTuple):
 
     Attributes:
         condition: message of the condition `ScalingLimited`, as the original has it.
-        field: of the spec, which bounds.
+        field: of the spec, or the setting of the policy, which bounds.
         holds: why nothing happens when it keeps the count as it is.
     """
 
