@@ -7,9 +7,10 @@ message of this very instant may be missing; what lies behind is complete.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import nats.errors
@@ -42,6 +43,14 @@ class TooMany(errors.LogError):
     reason = "TooMany"
 
 
+class Taker(Protocol):
+    """Who takes the messages of a subscription as they come off the wire."""
+
+    def take(self, body: bytes, headers: bytes | None) -> None:
+        """Take a message; it may not raise."""
+        ...
+
+
 class StoredHeaders(Client):
     """A client that keeps a stored header apart from the server's own of the same name.
 
@@ -49,17 +58,45 @@ class StoredHeaders(Client):
     last. A message that somebody had put back from such an answer would look like any other.
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.takers: dict[bytes, Taker] = {}
+        """Subjects whose messages go past the client's queue: an answer may have ten thousand, and the queue,
+        a task that waits at it and a message of the client's take as long as reading them off the wire."""
+
+    async def _process_msg(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes | None
+    ) -> None:
+        taker = self.takers.get(subject)
+        if taker is None:
+            await super()._process_msg(sid, subject, reply, data, headers)  # type: ignore[arg-type]  # there may be none
+            return
+        self.stats["in_msgs"] += 1
+        self.stats["in_bytes"] += len(data)
+        taker.take(data, headers)
+
     async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
         """As the client's, which imports all of JetStream's module for the two names of a status: one ends each answer."""
-        if not headers or not headers.startswith(_STATUS):
-            given: dict[str, str] | None = await super()._process_headers(headers)
-            return given
+        if headers and headers.startswith(_STATUS):
+            return self._with_status(headers)
+        given: dict[str, str] | None = await super()._process_headers(headers)
+        return given
+
+    @classmethod
+    def _with_status(cls, headers: bytes) -> dict[str, str]:
         line, _, rest = headers.removeprefix(_STATUS).partition(b"\r\n")
         status, description = line[:3].strip().decode(), line[4:].decode()
         named = {"Status": status} if status.isdigit() else {}
         if description:
             named["Description"] = description
-        return named | self._parse_header_lines(rest)
+        return named | cls._parse_header_lines(rest)
+
+    @classmethod
+    def read(cls, headers: bytes) -> dict[str, str]:
+        """Headers as they come off the wire, by name."""
+        if headers.startswith(_STATUS):
+            return cls._with_status(headers)
+        return cls._parse_header_lines(headers.removeprefix(_STORED))
 
     @staticmethod
     def _parse_header_lines(raw: bytes) -> dict[str, str]:
@@ -94,27 +131,57 @@ def _is_name(name: str) -> bool:
     return name.isascii() and not any(map(str.isspace, name))
 
 
+_STORED = b"NATS/1.0\r\n"
+_SERVERS = re.compile(
+    rb"\r\nNats-Stream: [^\r\n]*\r\nNats-Subject: ([^\r\n]*)\r\nNats-Sequence: ([0-9]{1,19})\r\n"
+    rb"(?:(?:Nats-Time-Stamp|Nats-Num-Pending|Nats-Last-Sequence): [^\r\n]*\r\n)*\r\n\Z"
+)
+"""What the server adds to a message that it answers with."""
+
+
+def record_of(body: bytes, headers: Mapping[str, str]) -> Record | None:
+    """A message of an answer without what the server has added; None for what is no message of a stream."""
+    # The server names the stream of every message that it has stored, which may have any other header.
+    sequence = headers.get("Nats-Sequence", "")
+    if "Nats-Stream" not in headers or "Nats-Subject" not in headers or not sequence.isdecimal():
+        return None
+    twice = belief.TWICE in headers
+    kept = {k: v for k, v in headers.items() if k not in _ADDED or (twice and k in belief.PUT_BACK)}
+    kept.pop(belief.TWICE, None)
+    return Record(int(sequence), headers["Nats-Subject"], body, kept)
+
+
+def usual_record_of(body: bytes, headers: bytes) -> Record | None:
+    """The same of headers as they come, where they are as the server usually writes them; None where they are otherwise."""
+    if not headers.startswith(_STORED) or headers.count(_MARK) != 1:
+        return None
+    added = _SERVERS.match(headers, headers.rfind(b"\r\nNats-Stream:"))
+    if added is None:
+        return None
+    kept = StoredHeaders.read(headers[: added.start() + 2])
+    if not _ADDED.isdisjoint(kept):
+        return None
+    return Record(int(added[2]), added[1].decode(errors="replace").strip(_SPACE), body, kept)
+
+
 class _Answer:
     """The messages of one answer, as they come."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self.pending = 0
         self.ended: asyncio.Future[Mapping[str, str]] = asyncio.get_running_loop().create_future()
 
-    async def take(self, message: Msg) -> None:
-        headers = message.headers or {}
-        # The server names the stream of every message that it has stored, which may have any other header.
-        if "Nats-Stream" not in headers:
-            if "Status" in headers and not self.ended.done():
-                self.ended.set_result(headers)
+    def take(self, body: bytes, headers: bytes | None) -> None:
+        if not headers:
             return
-        twice = belief.TWICE in headers
-        kept = {k: v for k, v in headers.items() if k not in _ADDED or (twice and k in belief.PUT_BACK)}
-        kept.pop(belief.TWICE, None)
-        self.records.append(
-            Record(int(headers["Nats-Sequence"]), headers["Nats-Subject"], message.data, kept)
-        )
+        record = usual_record_of(body, headers)
+        if record is None:
+            named = StoredHeaders.read(headers)
+            record = record_of(body, named)
+            if record is None and "Nats-Stream" not in named and "Status" in named and not self.ended.done():
+                self.ended.set_result(named)
+        if record is not None:
+            self.records.append(record)
 
 
 async def ask(log: Log, query: Mapping[str, Any]) -> tuple[list[Record], int]:
@@ -127,11 +194,13 @@ async def ask(log: Log, query: Mapping[str, Any]) -> tuple[list[Record], int]:
     """
     answer, subject = _Answer(), f"$JS.API.DIRECT.GET.{log.stream}"
     log.check_allowed(subject)
+    client = log.client
     try:
-        inbox = log.client.new_inbox()
-        subscription = await heeded(log.client.subscribe(inbox, cb=answer.take))
+        inbox = client.new_inbox()
+        subscription = await heeded(client.subscribe(inbox))
         try:
-            await heeded(log.client.publish(subject, msgspec.json.encode(query), reply=inbox))
+            client.takers[inbox.encode()] = answer
+            await heeded(client.publish(subject, msgspec.json.encode(query), reply=inbox))
             while not answer.ended.done():
                 count = len(answer.records)
                 done, _ = await asyncio.wait([answer.ended], timeout=log.timeout_s)
@@ -139,6 +208,7 @@ async def ask(log: Log, query: Mapping[str, Any]) -> tuple[list[Record], int]:
                     raise TimeoutError
             headers = answer.ended.result()
         finally:
+            client.takers.pop(inbox.encode(), None)
             await subscription.unsubscribe()
     except (nats.errors.Error, OSError, TimeoutError) as error:
         log.check_allowed(subject)

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import nats.errors
-from nats.aio.client import Client
 
 from tidewright.log import errors
 from tidewright.log.cancellation import heeded
@@ -43,7 +42,7 @@ class Bus:
     """
 
     def __init__(
-        self, client: Client, url: str, stream: str, *, timeout_s: float, patience_s: float = 0.0
+        self, client: BusClient, url: str, stream: str, *, timeout_s: float, patience_s: float = 0.0
     ) -> None:
         self.client = client
         self.url = url
@@ -140,7 +139,7 @@ class Bus:
         another server.
         """
         client = self.client
-        if not (isinstance(client, BusClient) and client.is_connected and client.has_others):
+        if not (client.is_connected and client.has_others):
             return
         course, server = self._elsewhere.missed(what, already_s), client.server
         if course is Course.LEAVE_UNLESS_ALIVE and await self._is_alive(client):

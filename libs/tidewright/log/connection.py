@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 import nats.errors
-from nats.aio.client import Client
 
 from tidewright.log import errors, reader, subjects
 from tidewright.log.appending import Appends, Committed, Message
@@ -24,7 +23,7 @@ from tidewright.log.continuity import Continuity, Extent
 from tidewright.log.diagnostics import get_logger
 from tidewright.log.doubts import Doubts
 from tidewright.log.envelope import EXPECTED_STREAM
-from tidewright.log.identity import Identity, shown
+from tidewright.log.identity import BusClient, Identity, shown
 from tidewright.log.lookups import Lookups
 from tidewright.log.opening import opened
 from tidewright.log.refusals import NOT_FOUND, OTHER_STREAM
@@ -60,7 +59,7 @@ class Log(Bus):
     """
 
     def __init__(
-        self, client: Client, cluster: str, url: str, timeout_s: float, patience_s: float = 0.0
+        self, client: BusClient, cluster: str, url: str, timeout_s: float, patience_s: float = 0.0
     ) -> None:
         stream = f"TW_{subjects.escape(cluster).replace('%', '-')}"
         super().__init__(client, url, stream, timeout_s=timeout_s, patience_s=patience_s)
