@@ -22,6 +22,7 @@ from tidewright.log.bus import Bus
 from tidewright.log.continuity import Continuity, Extent
 from tidewright.log.diagnostics import get_logger
 from tidewright.log.doubts import Doubts
+from tidewright.log.elsewhere import alone
 from tidewright.log.envelope import EXPECTED_STREAM
 from tidewright.log.identity import BusClient, Identity, shown
 from tidewright.log.lookups import Lookups
@@ -455,6 +456,20 @@ class Log(Bus):
         return reader.Reader(
             self, tuple(filters), after, last_only=last_only, window=window, believing=believing
         )
+
+    async def is_led(self) -> bool:
+        """Whether who answers questions leads the stream still, and no other one can lead it yet.
+
+        Servers elect another one at the earliest 4 s after they heard of their leader, which is longer than
+        `tidewright.log.elsewhere.HEARD_S` and the wait for an answer; the one before goes on answering for up to 10 s.
+
+        Raises:
+            LogUnavailable: nobody answers.
+        """
+        if self.replicas == 1:
+            return True
+        told = await self.api(f"STREAM.INFO.{self.stream}", {})
+        return told["config"].get("num_replicas") == 1 or not alone(told.get("cluster") or {})
 
     @property
     def unable(self) -> str:

@@ -141,6 +141,11 @@ class Reader:
     ) -> None:
         await self.close()
 
+    @property
+    def reached(self) -> int:
+        """Everything that matches up to this sequence has been handed out, or passed over as not believed."""
+        return self.position if self._arrived else max(self.position, self.received)
+
     async def fetch(self, limit: int = 500, timeout_s: float = 1.0) -> list[Record]:
         """What has arrived, up to `limit` records; waits up to `timeout_s` for the first.
 

@@ -156,6 +156,8 @@ class Actuator:
         self._changed_at = float("-inf")
         """When something that is no report began or ended last, of `time.monotonic`."""
         self._owned_at = float("-inf")
+        self._read_up = asyncio.Event()
+        """Set once everything is in the plan that had been decided when the part was claimed."""
 
     async def run(self) -> None:
         """Act for ever, stepping back while another process does."""
@@ -194,8 +196,11 @@ class Actuator:
         _log.info("acting", at_most=self._options.mode, position=position.position, qps=self._options.qps)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._read(position.position))
-            tasks.create_task(self._dispatch(tasks))
             tasks.create_task(self._commit())
+            # Who acted before may have carried out two decisions about one object, and have said of neither: whoever
+            # begins with the first one before the second is read takes that back, and does both once more.
+            await self._read_up.wait()
+            tasks.create_task(self._dispatch(tasks))
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -223,19 +228,33 @@ class Actuator:
 
     async def _read(self, after: int) -> None:
         # One filter: with several, the server slows down where others write.
-        async with self._log.reader([f"{self._log.subjects.root}.decision.>"], after=after) as reader:
+        decisions = f"{self._log.subjects.root}.decision.>"
+        end = await self._last(decisions)
+        async with self._log.reader([decisions], after=after) as reader:
             while True:
+                if reader.reached >= end or reader.held or not self._room.is_set():
+                    self._read_up.set()
                 await self._room.wait()
                 records: list[Record] = []
                 async for attempt in attempts():
                     with attempt:
-                        records = await reader.fetch(500, timeout_s=5.0)
+                        records = await reader.fetch(500, timeout_s=5.0 if self._read_up.is_set() else 0.5)
                 if not records:
+                    if not self._read_up.is_set():
+                        end = await self._last(decisions)  # what was the last may have aged out
                     continue
                 decoded = [(record, _decoded(record)) for record in records]
                 for record, event in decoded:
                     self._take(record, event)
                 self._wake.set()
+
+    async def _last(self, subjects: str) -> int:
+        """The sequence of the last message on subjects, believed or not; 0 when there is none."""
+        found: Record | None = None
+        async for attempt in attempts():
+            with attempt:
+                found = await self._log.lookups.stored({"last_by_subj": subjects})
+        return found.seq if found is not None else 0
 
     def _take(self, record: Record, event: Event | registry.Unknown | None) -> None:
         if isinstance(event, registry.Unknown):
@@ -314,10 +333,29 @@ class Actuator:
             Fenced: it is not.
         """
         async with self._confirming:
-            asked = time.monotonic()
-            if not self._is_owned:
+            for _ in range(ROUNDS):
+                asked = time.monotonic()
+                if self._is_owned:
+                    return
+                await self._led()
                 await self._part.confirm()
                 self._owned_at = asked
+                if time.monotonic() - asked <= LONG_S:
+                    return  # else the first may have been answered before an outage, and the other one after it
+
+    async def _led(self) -> None:
+        """Return when who answers for the log leads it.
+
+        One that has lost the others goes on answering, for up to ten seconds, by what was so before: the checkpoint would be
+        ours there after it was taken over.
+        """
+        async for attempt in attempts(self._in_flight):
+            with attempt:
+                if not await self._log.is_led():
+                    raise errors.LogUnavailable(
+                        f"who answers for stream {self._log.stream} hears too few of the other servers to lead it"
+                    )
+                self._in_flight.settled(appended=False)
 
     @property
     def _is_owned(self) -> bool:

@@ -17,6 +17,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from tidewright.actuator.requests import stamped
 from tidewright.events.base import JsonObject, ObjectRef
 from tidewright.events.decisions import (
     CreateObject,
@@ -146,7 +147,8 @@ def supersedes(later: Effect, earlier: Effect) -> bool:
         case ScaleWorkload(), ScaleWorkload():
             return later.replicas != earlier.replicas and _same_object(earlier, later)
         case SetStatus(), SetStatus():
-            return later.status != earlier.status and _same_object(earlier, later)
+            # Equal but for the decisions that they name, one takes the other back all the same.
+            return stamped(later) != stamped(earlier) and _same_object(earlier, later)
         case MarkNode(), MarkNode():
             return later.key == earlier.key and later != earlier and _same_object(earlier, later)
         case ResolvePod(), ResolvePod():

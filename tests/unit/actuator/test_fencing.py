@@ -24,7 +24,7 @@ from tidewright.events.base import ObjectRef
 from tidewright.events.config import ModesSet
 from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.outcomes import Applied
-from tidewright.host.loop.fenced import ended_by
+from tidewright.host.loop.fenced import Fenced, ended_by
 from tidewright.log.connection import Log
 from tidewright.log.errors import LogError, LogForbidden
 from tidewright.log.reader import Record
@@ -41,6 +41,9 @@ class Shared:
     def __init__(self, incarnations: Sequence[str | LogError]) -> None:
         self._incarnations = list(incarnations)
         self.words: dict[str, bytes] = {}
+
+    async def is_led(self) -> bool:
+        return True
 
     async def last(self, subject: str) -> Record | None:
         if subject.split(".")[2] != "checkpoint":  # at first no modes are set, and no incumbent is seen
@@ -85,6 +88,43 @@ async def test_a_fence_met_between_two_requests_is_not_the_outcome_of_the_effect
         assert found.exceptions == (second,)
     else:
         assert "belongs to incarnation another" in str(ended_by(found))
+
+
+class Parted(Shared):
+    """A log whose leader has lost the others and does not know of who has taken over; the next one does."""
+
+    stream = "TW_c"
+
+    def __init__(self, mine: str) -> None:
+        super().__init__(())
+        self._mine = mine
+        self.led: list[bool] = []
+
+    async def is_led(self) -> bool:
+        self.led.append(bool(self.led))
+        return self.led[-1]
+
+    async def last(self, subject: str) -> Record | None:
+        self._incarnations[:] = ["another" if any(self.led) else self._mine]
+        return await super().last(subject)
+
+
+async def test_what_a_leader_says_that_has_lost_the_others_is_not_believed() -> None:
+    """It would go on saying that the checkpoint is ours, after another has claimed it and acted."""
+    actuator = Actuator(
+        Options(nats_url="", cluster="c"),
+        cast("Log", Shared([])),
+        cast("Applier", Twice()),
+        lookout=Watched(),
+    )
+    log = Parted(actuator._writer.incarnation)
+    part: Any = actuator._part
+    actuator._log, part._log = cast("Log", log), log
+    with pytest.raises(Fenced, match="belongs to incarnation another"):
+        await actuator._owned()
+    assert log.led == [False, True]
+    assert actuator._in_flight.problem == ""
+    assert not actuator._is_owned
 
 
 class Later:

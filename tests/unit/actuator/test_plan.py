@@ -83,10 +83,19 @@ def test_only_the_same_aspect_of_the_same_object_is_superseded() -> None:
     assert not supersedes(scale(8, 3, uid="b"), scale(5, 3, uid="a"))
     assert not supersedes(status(1), scale(5, 3))
     assert supersedes(status(2), status(1))
+    assert not supersedes(status(1), status(1))
     assert supersedes(patch({"a": {"b": 2}}), patch({"a": {"b": 1}}))
     assert not supersedes(patch({"a": {"c": 2}}), patch({"a": {"b": 1}}))
     assert not supersedes(patch({"a": 2}, expect={"/a": 1}), patch({"a": 1}))
     assert not supersedes(said("b"), said("a"))
+
+
+def test_a_status_that_names_its_decision_supersedes_the_same_one_of_another() -> None:
+    first, second = (
+        msgspec.structs.replace(status(1), id=name, stamp=("decision",)) for name in ("one", "two")
+    )
+    assert supersedes(second, first)
+    assert not supersedes(first, first)
 
 
 def test_the_leaves_of_a_patch() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any, cast
 
 import pytest
+from nats.aio.client import Client
 
+from tidewright.log.connection import Log
 from tidewright.log.elsewhere import (
     ELECTION_S,
     FORGOTTEN_S,
@@ -114,3 +118,28 @@ def heard(*seconds_ago: float) -> dict[str, object]:
 )
 def test_a_leader_says_whether_it_has_lost_the_others(cluster: dict[str, object], found: bool) -> None:
     assert alone(cluster) is found
+
+
+class Told(Log):
+    """A log of whose stream this is told."""
+
+    def __init__(self, cluster: dict[str, object], replicas: int, kept_by: int) -> None:
+        super().__init__(cast("Client", None), "c", "nats://n", 1.0)
+        self.replicas, self._kept_by, self._cluster = replicas, kept_by, cluster
+
+    async def api(self, verb: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        assert verb == "STREAM.INFO.TW_c"
+        return {"config": {"num_replicas": self._kept_by}, "cluster": self._cluster}
+
+
+@pytest.mark.parametrize(
+    ("log", "led"),
+    [
+        (Told(heard(0.3, 60.0), 3, 3), True),
+        (Told(heard(2.6, 2.9), 3, 3), False),
+        (Told({}, 1, 1), True),
+        (Told({"leader": "alone"}, 3, 1), True),  # kept by fewer since it was connected to
+    ],
+)
+async def test_a_leader_that_has_lost_the_others_leads_no_more(log: Log, led: bool) -> None:
+    assert await log.is_led() is led
