@@ -152,13 +152,18 @@ class Bus:
 
     async def _is_alive(self, client: BusClient) -> bool:
         """Whether the server that is spoken to is there, and behind it no leader of the log that has lost the others."""
+        told, alive = await asyncio.gather(self._told(client), client.is_alive())
+        return alive if told is None else "error" in told or not alone(told.get("cluster") or {})
+
+    async def _told(self, client: BusClient) -> dict[str, Any] | None:
+        """What the log's leader says of its stream, once; None when nobody answers soon."""
         subject = f"$JS.API.STREAM.INFO.{self.stream}"
         try:
-            patience_s = min(self.timeout_s, ALIVE_S)
-            answer = msgspec.json.decode((await heeded(client.request(subject, timeout=patience_s))).data)
+            answer = await heeded(client.request(subject, timeout=min(self.timeout_s, ALIVE_S)))
         except (nats.errors.Error, OSError, TimeoutError):
-            return await client.is_alive()
-        return "error" in answer or not alone(answer.get("cluster") or {})
+            return None
+        told: dict[str, Any] = msgspec.json.decode(answer.data)
+        return told
 
     async def published(self, subject: str, body: bytes, headers: dict[str, str]) -> None:
         """Send a message that nothing is answered to; raises LogUnavailable."""
@@ -173,6 +178,7 @@ class Bus:
         """The answer to a message; raises as `answer_of`."""
         self.check_allowed(subject)
         what = ASKING if subject.startswith("$JS.API.") else APPENDING
+        asked_at = time.monotonic()
         try:
             answer = await heeded(self.client.request(subject, body, timeout=self.timeout_s, headers=headers))
         except nats.errors.NoRespondersError as error:
@@ -182,7 +188,7 @@ class Bus:
             ) from error
         except (nats.errors.Error, OSError, TimeoutError) as error:
             self.check_allowed(subject)
-            await self.missed(what)
+            await self.missed(what, time.monotonic() - asked_at)
             raise errors.LogUnavailable(
                 f"nats-server at {shown(self.url)} did not answer in {self.timeout_s:g} s ({described(error)})"
             ) from error

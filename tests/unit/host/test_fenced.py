@@ -9,14 +9,19 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.nats_server import EmbeddedServer
+from tests.property.replicas import VirtualLoop
 from tests.waiting import until
 from tidewright.host.loop import fenced
-from tidewright.host.loop.fenced import InFlight, Part, Position, present
+from tidewright.host.loop.fenced import AGAIN_MOST_S, InFlight, Part, Position, attempts, present
 from tidewright.log.connection import Committed, Log, Message
 from tidewright.log.envelope import Writer
 from tidewright.log.errors import Conflict, LogUnavailable, StoreFull
+from tidewright.log.outage import Outage
 from tidewright.log.reader import Record
 from tidewright.log.subjects import ALL
+
+QUESTION_S = 1.0
+"""For how long a service waits for an answer of the log."""
 
 
 class Server:
@@ -187,3 +192,38 @@ async def test_a_checkpoint_is_said_again_before_the_log_forgets_it(nats: Embedd
     finally:
         await one.end()
         await one.log.close()
+
+
+@pytest.mark.parametrize("down_s", [4.2, 7.8, 600.0])
+def test_a_log_that_is_back_is_asked_soon_however_long_it_was_away(down_s: float) -> None:
+    async def outlasted() -> float:
+        loop = asyncio.get_running_loop()
+        back_at = loop.time() + down_s
+        async for attempt in attempts(InFlight()):
+            with attempt:
+                await asyncio.sleep(0.0 if loop.time() >= back_at else QUESTION_S)
+                if loop.time() < back_at:
+                    raise LogUnavailable("no answer")
+        return loop.time() - back_at
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        assert 0.0 <= runner.run(outlasted()) <= QUESTION_S + AGAIN_MOST_S <= 1.5
+
+
+async def test_however_many_questions_wait_that_the_log_does_not_answer_is_said_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fenced, "_asking", Outage())
+
+    async def asked(unanswered: int) -> None:
+        async for attempt in attempts():
+            with attempt:
+                if unanswered:
+                    unanswered -= 1
+                    raise LogUnavailable("no answer")
+
+    with capture_logs() as logs:
+        await asyncio.gather(*(asked(n) for n in (1, 2, 3)))
+        await asked(1)
+    ours = [line["event"] for line in logs if not line["event"].startswith("stamina.")]
+    assert ours == ["the log does not answer, messages wait"]

@@ -37,7 +37,7 @@ from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot
 
 STORE_FULL_PAUSE_S = 1.0
-RETRY_S, RETRY_MOST_S = 0.1, 2.0
+RETRY_S, RETRY_MOST_S = 0.1, 0.5
 """Pauses while the log does not answer: the first, and the longest; each is twice the one before."""
 
 Restored: TypeAlias = tuple[Fold[State], Checkpoint | None, int]

@@ -28,6 +28,7 @@ from tidewright.log.continuity import Continuity, Doubt, earlier
 from tidewright.log.diagnostics import get_logger
 from tidewright.log.envelope import Writer
 from tidewright.log.errors import Conflict, LogError, LogUnavailable, StoreFull, Unsound
+from tidewright.log.outage import Outage
 from tidewright.log.reader import Record
 
 LOOK_S = 5.0
@@ -40,10 +41,14 @@ TURN_S = 60.0
 """The longest that an owner with nothing to say waits before it looks whether its checkpoint is due."""
 FULL_S = 5.0
 """Between two attempts to append to a store that is full."""
+AGAIN_S, AGAIN_MOST_S = 0.1, 0.5
+"""Pauses while the log does not answer: the first, and the longest. What it is down for, the longest comes on top of."""
 HALTED_S = 5.0
 """A checkpoint that could not be gone on from is looked at again after so long: somebody may have put it right."""
 
 _log = get_logger(__name__)
+_asking = Outage()
+"""Of what is asked for no part's sake, in this process: it is said once, however many questions wait."""
 
 
 class Fenced(Exception):
@@ -462,12 +467,11 @@ def attempts(in_flight: InFlight | None = None) -> AsyncIterator[stamina.Attempt
 
     It is said once, however many parts meet it.
     """
-    noted = in_flight or InFlight()
 
     def on(error: Exception) -> bool | float:
         if not isinstance(error, StoreFull | LogUnavailable):
             return False
-        new = noted.waits(error)
+        new = in_flight.waits(error) if in_flight is not None else _asking.is_new(error.reason)
         if isinstance(error, StoreFull):
             if new:
                 _log.error("the log's store is full, messages wait", reason=error.reason, error=str(error))
@@ -477,6 +481,6 @@ def attempts(in_flight: InFlight | None = None) -> AsyncIterator[stamina.Attempt
         return True
 
     endless: AsyncIterator[stamina.Attempt] = stamina.retry_context(
-        on=on, attempts=None, timeout=None, wait_initial=0.1, wait_max=5.0, wait_jitter=0.2
+        on=on, attempts=None, timeout=None, wait_initial=AGAIN_S, wait_max=AGAIN_MOST_S, wait_jitter=AGAIN_S
     ).__aiter__()
     return endless

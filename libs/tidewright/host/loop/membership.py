@@ -25,6 +25,9 @@ HEARTBEAT_S = 0.5
 STALE_S = TTL_S + 0.5
 """A member not heard of for so long is gone even if the bucket's own marker was missed."""
 
+MARKER = "Nats-Marker-Reason"
+"""Header of what the server puts in the place of an entry that has expired."""
+
 logger = get_logger(__name__)
 
 
@@ -75,6 +78,8 @@ class BucketMembership:
         self._entries: dict[str, bytes] = {}
         self._came_back_at = monotonic()
         """When our own entry was last heard of."""
+        self._back_at = float("-inf")
+        """When it was heard again after nobody could be heard."""
         self.changed = asyncio.Event()
 
     @property
@@ -134,7 +139,7 @@ class BucketMembership:
                     self._heard = dict.fromkeys(self._heard, self._monotonic())
                     while True:
                         for record in await reader.fetch(timeout_s=HEARTBEAT_S):
-                            self._hear(record.subject[prefix:], record.body)
+                            self._hear(record.subject[prefix:], record.body, expired=MARKER in record.headers)
                         self._judge()
                         if (deaf_s := self._deaf_s) > STALE_S:
                             await self._log.missed("who is there", deaf_s)
@@ -149,13 +154,18 @@ class BucketMembership:
         """For how long our own entry, which we write all the while, has not come back."""
         return self._monotonic() - self._came_back_at
 
-    def _hear(self, name: str, body: bytes) -> None:
+    def _hear(self, name: str, body: bytes, *, expired: bool = False) -> None:
         """An entry was written; or it was taken back, or expired: the marker of both has no body."""
+        now = self._monotonic()
         if body and name == escape(self._member):
-            self._came_back_at = self._monotonic()
+            if self._deaf_s > STALE_S:
+                # While servers look for a leader nobody's entry is taken, and all of them expire.
+                self._back_at = now
+                self._heard = dict.fromkeys(self._heard, now)
+            self._came_back_at = now
         if body:
-            self._heard[name], self._entries[name] = self._monotonic(), body
-        else:
+            self._heard[name], self._entries[name] = now, body
+        elif not expired or (self._deaf_s <= STALE_S and now - self._back_at > STALE_S):
             self._heard.pop(name, None)
             self._entries.pop(name, None)
 

@@ -1,0 +1,49 @@
+"""A server that keeps its connections and answers nothing, as one that is paused or cut off, is left soon."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from tests.chaos.network import HOST, Link
+from tests.nats_server import EmbeddedServer
+from tests.waiting import until
+from tidewright.log.connection import Log, Message
+from tidewright.log.errors import LogUnavailable
+from tidewright.log.identity import BusClient
+
+
+async def test_who_gets_no_answer_asks_another_server_from_the_fourth_question_on(
+    nats: EmbeddedServer,
+) -> None:
+    """Each is waited for for 1 s: those are waits of ours, beside what servers need to find a leader."""
+    port = urlsplit(nats.url).port
+    assert port is not None
+    links = [Link("client", name, port) for name in ("one", "other")]
+    url = ",".join(f"nats://{HOST}:{link.port}" for link in links)
+    try:
+        async with await Log.connect(url, "test", timeout_s=1.0) as log:
+            await log.ensure(slots=4)
+            subject = log.subjects.config("clock")
+            await log.commit([Message(subject, b"a")])
+            client = log.client
+            assert isinstance(client, BusClient)
+            silent = next(link for link in links if client.server.endswith(f":{link.port}"))
+            silent.cut(hard=False)
+            unanswered = 0
+
+            async def answered() -> bool:
+                nonlocal unanswered
+                try:
+                    await log.last(subject)
+                except LogUnavailable:
+                    unanswered += 1
+                    return False
+                return True
+
+            await until(answered, every_s=0.0)
+            assert 0 < unanswered <= 3
+            assert not client.server.endswith(f":{silent.port}")
+            silent.heal()
+    finally:
+        for link in links:
+            await link.close()
