@@ -13,7 +13,7 @@ import nats.errors
 from tidewright.log import errors
 from tidewright.log.cancellation import heeded
 from tidewright.log.diagnostics import get_logger
-from tidewright.log.elsewhere import Course, Elsewhere, alone
+from tidewright.log.elsewhere import Course, Elsewhere, alone, leads
 from tidewright.log.identity import ALIVE_S, BusClient, shown
 from tidewright.log.opening import described
 from tidewright.log.outage import Outage
@@ -142,24 +142,32 @@ class Bus:
         if not (client.is_connected and client.has_others):
             return
         course, server = self._elsewhere.missed(what, already_s), client.server
-        if course is Course.LEAVE_UNLESS_ALIVE and await self._is_alive(client):
+        if course is Course.STAY or await self._is_good(client, course):
             return
-        if course is not Course.STAY and client.server == server:
+        if client.server == server:
             if self.outage.is_new("elsewhere"):
                 logger.info("a server answers nothing, trying another", server=shown(server), unanswered=what)
             self._elsewhere.left()
             await client.leave()
 
-    async def _is_alive(self, client: BusClient) -> bool:
-        """Whether the server that is spoken to is there, and behind it no leader of the log that has lost the others."""
-        told, alive = await asyncio.gather(self._told(client), client.is_alive())
-        return alive if told is None else "error" in told or not alone(told.get("cluster") or {})
+    async def _is_good(self, client: BusClient, course: Course) -> bool:
+        """Whether the server that is spoken to is stayed with: the log's leader is behind it, or may come to be there."""
+        told, alive = await asyncio.gather(self._told(), client.is_alive())
+        if told is not None and leads(told):
+            return True  # what is not answered has a leader of its own, who is sought, and no server answers
+        lost = told is not None and "error" not in told and alone(told.get("cluster") or {})
+        return course is Course.LEAVE_UNLESS_ALIVE and alive and not lost
 
-    async def _told(self, client: BusClient) -> dict[str, Any] | None:
+    async def is_taking(self) -> bool:
+        """Whether the log has a leader, as far as can be told soon, that hears enough of the others to take something."""
+        told = await self._told()
+        return told is not None and leads(told)
+
+    async def _told(self) -> dict[str, Any] | None:
         """What the log's leader says of its stream, once; None when nobody answers soon."""
         subject = f"$JS.API.STREAM.INFO.{self.stream}"
         try:
-            answer = await heeded(client.request(subject, timeout=min(self.timeout_s, ALIVE_S)))
+            answer = await heeded(self.client.request(subject, timeout=min(self.timeout_s, ALIVE_S)))
         except (nats.errors.Error, OSError, TimeoutError):
             return None
         told: dict[str, Any] = msgspec.json.decode(answer.data)

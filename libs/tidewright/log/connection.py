@@ -22,7 +22,7 @@ from tidewright.log.bus import Bus
 from tidewright.log.continuity import Continuity, Extent
 from tidewright.log.diagnostics import get_logger
 from tidewright.log.doubts import Doubts
-from tidewright.log.elsewhere import alone
+from tidewright.log.elsewhere import leads
 from tidewright.log.envelope import EXPECTED_STREAM
 from tidewright.log.identity import BusClient, Identity, shown
 from tidewright.log.lookups import Lookups
@@ -55,6 +55,7 @@ class Log(Bus):
     Attributes:
         trust: what decides whom to believe; None believes whatever the bus let through.
         room: what is known of the room that the store has left.
+        unheard: that the log takes nothing, as who has nothing to append finds; empty while it does.
         directly: records are read by batched direct gets alone: who only asks needs no right to make a consumer, and
             takes none from the services.
     """
@@ -73,6 +74,7 @@ class Log(Bus):
         self.lookups = Lookups(self)
         self.trust: Trust | None = None
         self.directly = False
+        self.unheard = ""
         self.room = Room(lambda: self.answer_of("INFO", {}))
         self.continuity = Continuity(self.stream, self.extent)
         self._appends = Appends(self)
@@ -468,8 +470,7 @@ class Log(Bus):
         """
         if self.replicas == 1:
             return True
-        told = await self.api(f"STREAM.INFO.{self.stream}", {})
-        return told["config"].get("num_replicas") == 1 or not alone(told.get("cluster") or {})
+        return leads(await self.api(f"STREAM.INFO.{self.stream}", {}))
 
     @property
     def unable(self) -> str:
@@ -478,4 +479,4 @@ class Log(Bus):
             return no_space
         if not self.client.is_connected:
             return f"nats-server at {shown(self.url)} is not reached"
-        return self.silence
+        return self.unheard or self.silence

@@ -67,6 +67,13 @@ class Elsewhere:
         self._since.clear()
 
 
+def leads(told: Mapping[str, Any]) -> bool:
+    """Whether who answers for a stream can have something taken there, by the answer; no answer says nothing."""
+    if "error" in told:
+        return False
+    return told["config"].get("num_replicas") == 1 or not alone(told.get("cluster") or {})
+
+
 def alone(cluster: Mapping[str, Any]) -> bool:
     """Whether a leader, by what it says of its stream, hears too few of the others to have anything taken.
 

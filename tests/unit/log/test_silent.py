@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from tests.chaos.network import HOST, Link
+from tests.chaos.network import Link
 from tests.nats_server import EmbeddedServer
 from tests.waiting import until
+from tidewright.cli.stack import HOST
+from tidewright.host.loop.membership import UNHEARD, BucketMembership
 from tidewright.log.connection import Log, Message
 from tidewright.log.errors import LogUnavailable
 from tidewright.log.identity import BusClient
+from tidewright.log.install import Plan, install_log
 
 
 async def test_who_gets_no_answer_asks_another_server_from_the_fourth_question_on(
@@ -47,3 +50,23 @@ async def test_who_gets_no_answer_asks_another_server_from_the_fourth_question_o
     finally:
         for link in links:
             await link.close()
+
+
+async def test_who_has_nothing_to_append_notices_too_that_nothing_is_taken(nats: EmbeddedServer) -> None:
+    """It was ready: nothing of its own failed."""
+    port = urlsplit(nats.url).port
+    assert port is not None
+    link = Link("client", "bus", port)
+    try:
+        async with await Log.connect(f"nats://{HOST}:{link.port}", "test", timeout_s=1.0) as log:
+            await install_log(log, Plan(slots=4))
+            membership = BucketMembership(log, "actuator", "idle")
+            await membership.join()
+            assert log.unable == ""
+            link.cut(hard=False)
+            await until(lambda: log.unable == UNHEARD)
+            link.heal()
+            await until(lambda: log.unable == "")
+            await membership.leave()
+    finally:
+        await link.close()

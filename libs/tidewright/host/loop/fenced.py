@@ -71,6 +71,8 @@ class InFlight(asyncio.Lock):
         self.others: Membership | None = None
         self.renew_s = inf
         self.problem = self.lost = self._reason = ""
+        self._outage = Outage()
+        self._said = False
         self.halted: dict[str, str] = {}
 
     @property
@@ -79,16 +81,21 @@ class InFlight(asyncio.Lock):
         return self.lost or "; ".join(self.halted.values()) or self.problem
 
     def waits(self, error: LogError) -> bool:
-        """Take note that the log takes nothing; whether that is new, or another reason than before."""
-        new, self._reason, self.problem = error.reason != self._reason, error.reason, str(error)
+        """Take note that the log takes nothing; whether that is new, or another reason than before.
+
+        While servers look for a leader some questions are answered: that is not the end of it.
+        """
+        new, self._reason, self.problem = self._outage.is_new(error.reason), error.reason, str(error)
+        self._said = self._said or new
         return new
 
     def settled(self, *, appended: bool) -> None:
         """It has answered; that it takes something, only an append shows."""
         if self._reason == StoreFull.reason and not appended:
             return
-        if self._reason:
+        if self._reason and self._said:
             _log.info("the log takes messages again")
+            self._said = False
         self.problem = self._reason = ""
 
     @property

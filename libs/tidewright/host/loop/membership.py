@@ -25,6 +25,7 @@ HEARTBEAT_S = 0.5
 STALE_S = TTL_S + 0.5
 """A member not heard of for so long is gone even if the bucket's own marker was missed."""
 
+UNHEARD = "the log takes nothing: its servers have no leader, or too few of them are there, or ours is cut off from the others"
 MARKER = "Nats-Marker-Reason"
 """Header of what the server puts in the place of an entry that has expired."""
 
@@ -141,18 +142,29 @@ class BucketMembership:
                         for record in await reader.fetch(timeout_s=HEARTBEAT_S):
                             self._hear(record.subject[prefix:], record.body, expired=MARKER in record.headers)
                         self._judge()
-                        if (deaf_s := self._deaf_s) > STALE_S:
-                            await self._log.missed("who is there", deaf_s)
+                        await self._tell()
                         if self._member in self._members:
                             seen.set()
             except errors.LogError as error:
                 logger.debug("membership not readable", error=str(error))
+                await self._tell()
                 await asyncio.sleep(HEARTBEAT_S)
 
     @property
     def _deaf_s(self) -> float:
         """For how long our own entry, which we write all the while, has not come back."""
         return self._monotonic() - self._came_back_at
+
+    async def _tell(self) -> None:
+        """Say when the log takes nothing: who has nothing to append would not notice, and be ready.
+
+        When our own entry does not come back it may be the bucket alone that has no leader.
+        """
+        deaf_s = self._deaf_s
+        taking = deaf_s <= STALE_S or await self._log.is_taking()
+        self._log.unheard = "" if taking else UNHEARD
+        if not taking:
+            await self._log.missed("who is there", deaf_s)
 
     def _hear(self, name: str, body: bytes, *, expired: bool = False) -> None:
         """An entry was written; or it was taken back, or expired: the marker of both has no body."""
