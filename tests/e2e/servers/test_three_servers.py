@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from tests.chaos.servers import Servers
 from tests.waiting import until
 from tidewright.host.loop.membership import BucketMembership
+from tidewright.host.process import copies
 from tidewright.log.connection import Log, Message
 from tidewright.log.errors import LogUnavailable
 from tidewright.log.identity import BusClient
-from tidewright.log.install import Plan, install_log
+from tidewright.log.install import Plan, install_log, members_of
+from tidewright.log.snapshots import bucket
 
 
 @pytest.fixture
@@ -45,3 +49,40 @@ async def test_a_client_leaves_a_server_that_is_paused(servers: Servers) -> None
         servers.signal(paused.number, signal.SIGCONT)
         await membership.leave()
         assert (await log.bounds())[1] >= 1
+
+
+async def test_everything_is_kept_by_as_many_servers_as_was_said_and_one_that_is_away_is_missed(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "EVERY_S", 0.5)
+    deciders = ("autoscaler", "spread")
+    async with await Log.connect(servers.url, "test", timeout_s=5.0, patience_s=60.0) as log:
+        await install_log(log, Plan(slots=4, replicas=1, deciders=deciders))
+        # Who adds servers says it once more.
+        await install_log(log, Plan(slots=4, replicas=3, deciders=deciders))
+        await servers.in_sync()
+        names = [
+            log.stream, f"KV_{members_of(log.stream)}", *(f"OBJ_{bucket(log.stream, d)}" for d in deciders),
+        ]  # fmt: skip
+        assert sorted(names) == sorted(await servers.streams(0))
+        registry = CollectorRegistry()
+        watching = asyncio.create_task(copies.watch(log, names, registry))
+
+        def kept() -> set[tuple[float | None, ...]]:
+            return {
+                tuple(
+                    registry.get_sample_value(f"tidewright_log_copies_{what}", {"stream": name})
+                    for what in ("wanted", "current")
+                )
+                for name in names
+            }
+
+        try:
+            await until(kept, lambda found: found == {(3.0, 3.0)})
+            gone = (await servers.leader(log.stream) + 1) % len(servers.all)
+            await servers.kill(gone)
+            await until(kept, lambda found: found == {(3.0, 2.0)})
+            await servers.start(gone)
+            await until(kept, lambda found: found == {(3.0, 3.0)})
+        finally:
+            watching.cancel()

@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Any, cast
 
 import pytest
-from nats.aio.client import Client
 
 from tidewright.log.connection import Log
 from tidewright.log.elsewhere import (
@@ -19,6 +18,7 @@ from tidewright.log.elsewhere import (
     Elsewhere,
     alone,
 )
+from tidewright.log.identity import BusClient
 
 
 class Clock:
@@ -124,7 +124,7 @@ class Told(Log):
     """A log of whose stream this is told."""
 
     def __init__(self, cluster: dict[str, object], replicas: int, kept_by: int) -> None:
-        super().__init__(cast("Client", None), "c", "nats://n", 1.0)
+        super().__init__(cast("BusClient", None), "c", "nats://n", 1.0)
         self.replicas, self._kept_by, self._cluster = replicas, kept_by, cluster
 
     async def api(self, verb: str, body: Mapping[str, Any]) -> dict[str, Any]:

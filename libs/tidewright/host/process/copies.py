@@ -16,6 +16,9 @@ from tidewright.log.connection import Log
 from tidewright.log.diagnostics import get_logger
 
 EVERY_S: Final = 15.0
+"""Between two looks."""
+ANSWERED_S: Final = 5.0
+"""In which a stream that has a leader is told of."""
 
 logger = get_logger(__name__)
 
@@ -41,21 +44,30 @@ def copies_of(answer: Mapping[str, Any]) -> Copies:
 
 
 async def watch(log: Log, streams: Sequence[str], registry: CollectorRegistry) -> None:
-    """Keep the series of these streams up to date, for ever. What cannot be asked keeps its last value."""
+    """Keep the series of these streams up to date, for ever.
+
+    A stream of which nobody answers any more has no copy that counts: it lost its leader, and with it all that could say so.
+    """
     wanted = Gauge(
         "tidewright_log_copies_wanted", "Servers that are to keep a stream.", ["stream"], registry=registry
     )
     current = Gauge(
-        "tidewright_log_copies_current", "Servers that keep a stream and have everything of it.", ["stream"], registry=registry
+        "tidewright_log_copies_current", "Servers that keep a stream and have everything of it; 0 while it has no leader.", ["stream"], registry=registry
     )  # fmt: skip
+    known: set[str] = set()
     while True:
         for stream in streams:
             try:
-                answer = await log.answer_of(f"STREAM.INFO.{stream}", {})
-            except errors.LogError as error:
+                # Who has patience with the log would wait for it here, too.
+                async with asyncio.timeout(ANSWERED_S):
+                    answer = await log.answer_of(f"STREAM.INFO.{stream}", {})
+            except (errors.LogError, TimeoutError) as error:
                 logger.debug("copies of a stream not readable", stream=stream, error=str(error))
+                if stream in known:
+                    current.labels(stream).set(0)
                 continue
             if "error" not in answer:
+                known.add(stream)
                 copies = copies_of(answer)
                 wanted.labels(stream).set(copies.wanted)
                 current.labels(stream).set(copies.current)
