@@ -104,9 +104,8 @@ class StoredHeaders(Client):
         headers: dict[str, str] = {}
         for line in raw.decode(errors="replace").split("\r\n"):
             name, colon, value = line.partition(":")
-            name = name.strip(_SPACE)
-            if colon and _is_name(name):
-                headers[name] = value.strip(_SPACE)
+            if colon and (known := _name(name)) is not None:
+                headers[known] = value.strip(_SPACE)
         if raw.count(_MARK) > 1:
             headers[belief.TWICE] = "yes"
         return headers
@@ -126,9 +125,10 @@ _SPACE = " \t\n\r\v\f"
 
 
 @lru_cache(maxsize=256)
-def _is_name(name: str) -> bool:
-    """Whether a header may be called so; there are few names, and many messages."""
-    return name.isascii() and not any(map(str.isspace, name))
+def _name(written: str) -> str | None:
+    """A header's name as it is written; None for what may not be one. There are few names, and many messages."""
+    name = written.strip(_SPACE)
+    return name if name.isascii() and not any(map(str.isspace, name)) else None
 
 
 _STORED = b"NATS/1.0\r\n"

@@ -43,7 +43,9 @@ def escape(name: str) -> str:
 
 def unescape(token: str) -> str:
     """The name that `escape` made this token of."""
-    return "" if token == NO_NAMESPACE else unquote(token, errors="strict")
+    if "%" not in token:  # almost every one
+        return "" if token == NO_NAMESPACE else token
+    return unquote(token, errors="strict")
 
 
 @lru_cache(maxsize=100_000)
