@@ -28,6 +28,7 @@ from tidewright.log import checkpoint as checkpoints
 from tidewright.log.cancellation import heeded
 from tidewright.log.connection import Log, Message
 from tidewright.log.diagnostics import get_logger
+from tidewright.log.elsewhere import ELECTION_S
 from tidewright.log.errors import LogError, LogUnavailable
 from tidewright.log.input_set import InputSet
 from tidewright.log.subjects import Slot
@@ -49,8 +50,8 @@ AWAY_S = 60.0
 
 READ_AGAIN = 3
 """Times that an object may be replaced while it is read."""
-ASK_AGAIN = 2
-"""Times that a bucket is asked again before it is left alone."""
+ASK_AGAIN_S = 0.2
+"""Between two questions to a bucket that does not answer, before it is left alone."""
 
 _FAILURES = (nats.errors.Error, LogError, OSError, TimeoutError)
 
@@ -290,11 +291,18 @@ class Snapshots:
         return None if meta is None or meta.deleted else meta
 
     async def _asked(self, service: str, name: str) -> bytes | None:
-        """`_object`, asked for again when no answer comes: a busy server is no reason to fold the whole log."""
-        for _ in range(ASK_AGAIN):
-            with contextlib.suppress(LogUnavailable):
+        """`_object`, asked for again while no answer comes, as long as its servers may be looking for a leader of the bucket.
+
+        Neither that nor a busy server is a reason to fold the whole log.
+        """
+        until = time.monotonic() + ELECTION_S
+        while True:
+            try:
                 return await self._bounded(self._object(service, name))
-        return await self._bounded(self._object(service, name))
+            except LogUnavailable:
+                if time.monotonic() >= until:
+                    raise
+            await asyncio.sleep(ASK_AGAIN_S)
 
     async def _object(self, service: str, name: str) -> bytes | None:
         """An object's content; None when there is none, or when its bucket is left alone for now.

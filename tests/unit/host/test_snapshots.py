@@ -328,11 +328,15 @@ class Busy:
         return await self._log.asked(verb, query, stream)
 
 
-async def test_a_bucket_that_is_slow_to_answer_is_asked_again(log: Log) -> None:
+async def test_a_bucket_that_looks_for_a_leader_is_asked_again_until_it_has_one(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is left alone is a bucket that never answers: without a snapshot the whole log is folded."""
+    monkeypatch.setattr(snapshots, "ASK_AGAIN_S", 0.0)
     snapshot = await prepared(log)
-    for times, expected in ((2, snapshot), (3, None)):
-        store = Snapshots(Busy(log, times))  # type: ignore[arg-type]  # what is used of Log
+    for election_s, expected in ((60.0, snapshot), (0.0, None)):
+        monkeypatch.setattr(snapshots, "ELECTION_S", election_s)
+        store = Snapshots(Busy(log, 20))  # type: ignore[arg-type]  # what is used of Log
         assert await store.latest("counting", log.slot_of("shop"), (1,)) == expected
 
 
