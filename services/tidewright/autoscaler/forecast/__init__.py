@@ -4,5 +4,6 @@ asked    what the annotation says, or the configuration for it: how far ahead, h
 learnt   models that were learnt elsewhere, and are given by the configuration
 load     from a metric's value to the load that replicas share, and back
 zone     local time as a rule, by which a season's profile may be kept
+ripple   what comes and goes within minutes
 season   what is folded of a load, and what it says of the time ahead
 """

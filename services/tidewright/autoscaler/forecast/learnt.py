@@ -34,6 +34,8 @@ def learn(loads: Iterable[tuple[float, int]], asks: Asked) -> Season:
     for at, load in loads:
         season.add(known, at, load, lead_s=asks.lead_s, confidence=asks.confidence)
     known.issued, known.came = [], None
+    if known.ripple is not None:
+        known.ripple = known.ripple.learnt()
     return known
 
 

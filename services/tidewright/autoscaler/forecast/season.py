@@ -2,7 +2,8 @@
 
 One `Season` is folded from the samples of one metric, one at a time (`add`), and says what the load will be a
 lead later (`ahead`). It is a linear forecast of five terms: the profile of the time of day (15-minute buckets),
-what the hour of the week adds to it, and how far the load is off both, over minutes, an hour and six hours. Their
+what the hour of the week adds to it, and how far the load is off both, over minutes, an hour and six hours; and of a sixth where
+samples come every five minutes or oftener and the lead is half an hour at most: what comes and goes within minutes (`ripple`). Their
 weights are those that would have been best so far: least squares, in which older samples count ever less. How
 far a forecast was off is counted in multiples of the error that is usual at that hour; the upper bound
 is what so many of the forecasts before stayed under.
@@ -21,6 +22,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tidewright.autoscaler.forecast import ripple
+from tidewright.autoscaler.forecast.ripple import STEP_S, Ripple
 from tidewright.autoscaler.forecast.zone import BUCKET_S, BadZone, shift
 
 DAY, WEEK = 96, 168
@@ -33,8 +36,8 @@ STEPS = 4096
 SPANS_S = (300.0, 3600.0, 21600.0)
 """Over which deviations from the profile are averaged."""
 TERMS = 2 + len(SPANS_S)
-PRIOR = (1.0, 1.0, 0.3, 0.2, 0.1)
-"""The weights of the terms while little is known."""
+PRIOR = (1.0, 1.0, 0.3, 0.2, 0.1, 0.0)
+"""The weights of the terms while little is known, the last that of what a ripple says."""
 ISSUED_PER_LEAD = 12
 """So many forecasts within a lead are judged at most."""
 BINS, FIRST_BIN, PER_ERROR = 48, -16, 4
@@ -104,6 +107,7 @@ class Season(msgspec.Struct, kw_only=True, omit_defaults=True):
         judged: forecasts whose moment has come; `covered` those whose bound held.
         missed: sums of errors: of forecasts, and of what one would expect without a rhythm (`Issued`).
         came: the last that was judged.
+        ripple: what comes and goes within minutes; None where samples are too seldom for that.
     """
 
     zone: str = ""
@@ -131,6 +135,7 @@ class Season(msgspec.Struct, kw_only=True, omit_defaults=True):
     covered: int = 0
     missed: list[int] = []
     came: Judged | None = None
+    ripple: Ripple | None = None
 
 
 class Expected(msgspec.Struct, frozen=True):
@@ -177,6 +182,10 @@ def add(season: Season, at: float, load: int, *, lead_s: float, confidence: floa
     season.count += 1
     passed_s = at - season.at
     off = steps - _profile(season, bucket)
+    if season.ripple is None and season.at < at and at // STEP_S - season.at // STEP_S <= 1:
+        season.ripple = Ripple()
+    if season.ripple is not None:
+        ripple.add(season.ripple, at, int(off))
     season.off = [
         known + (off - known) * (passed_s / (passed_s + span_s))
         for known, span_s in zip(season.off, SPANS_S, strict=True)
@@ -202,7 +211,7 @@ def unlearn(season: Season) -> None:
     season.off = [0.0] * len(SPANS_S) if not season.off else season.off
     season.issued = []
     season.moments, season.with_load = [0] * (TERMS * (TERMS + 1) // 2), [0] * TERMS
-    season.weights = list(PRIOR)
+    season.weights = list(PRIOR[:TERMS])
     season.usual, season.bins = [0] * 24, [0] * BINS
     season.judged = season.covered = 0
     season.missed, season.came = [0] * 4, None
@@ -223,6 +232,8 @@ def _coarser(season: Season) -> None:
     season.moments = [moment // 4 for moment in season.moments]
     season.with_load = [moment // 4 for moment in season.with_load]
     season.missed = [error // 2 for error in season.missed]
+    if season.ripple is not None:
+        ripple.coarser(season.ripple)
     season.issued = [
         Issued(
             i.due,
@@ -294,6 +305,8 @@ def _fade(season: Season) -> None:
     season.missed = [error * 7 // 8 for error in season.missed]
     season.bins = [count * 7 // 8 for count in season.bins]
     season.judged, season.covered = season.judged * 7 // 8, season.covered * 7 // 8
+    if season.ripple is not None:
+        ripple.fade(season.ripple)
 
 
 def _judge(season: Season, at: float, steps: int, lead_s: float) -> None:
@@ -320,7 +333,7 @@ def _compare(season: Season, issued: Issued, steps: int) -> None:
     season.covered += ONE if steps <= issued.bound else 0
     for n, guess in enumerate((issued.point, issued.then, issued.recent, issued.level)):
         season.missed[n] += abs(steps - guess)
-    terms, k = issued.terms, 0
+    terms, k = issued.terms + [0] * (len(season.with_load) - len(issued.terms)), 0
     wanted = steps - issued.level
     for row, term in enumerate(terms):
         season.with_load[row] += term * wanted
@@ -335,28 +348,29 @@ def _compare(season: Season, issued: Issued, steps: int) -> None:
 def _weights(season: Season) -> list[float]:
     """Of the terms: those with the least squares of errors, and as long as few are known, near `PRIOR`."""
     doubt = 0.01 + 20.0 * ONE / (season.judged + ONE)
-    rows = [[0.0] * (TERMS + 1) for _ in range(TERMS)]
+    count = len(season.with_load)
+    rows = [[0.0] * (count + 1) for _ in range(count)]
     k = 0
-    for n in range(TERMS):
-        for m in range(n, TERMS):
+    for n in range(count):
+        for m in range(n, count):
             rows[n][m] = rows[m][n] = float(season.moments[k])
             k += 1
         extra = rows[n][n] * doubt + 1.0
         rows[n][n] += extra
-        rows[n][TERMS] = season.with_load[n] + extra * PRIOR[n]
+        rows[n][count] = season.with_load[n] + extra * PRIOR[n]
     for pivot, top in enumerate(rows):  # positive definite, by `extra`: no rows need to be exchanged
         if (
             not top[pivot] > 0
         ):  # never of sums that were folded here; of those that somebody has edited, anything
-            return list(PRIOR)
+            return list(PRIOR[:count])
         for row in rows[pivot + 1 :]:
             factor = row[pivot] / top[pivot]
-            for column in range(pivot, TERMS + 1):
+            for column in range(pivot, count + 1):
                 row[column] -= factor * top[column]
-    found = [0.0] * TERMS
-    for n in range(TERMS - 1, -1, -1):
-        value = rows[n][TERMS]
-        for m in range(n + 1, TERMS):
+    found = [0.0] * count
+    for n in range(count - 1, -1, -1):
+        value = rows[n][count]
+        for m in range(n + 1, count):
             value -= rows[n][m] * found[m]
         found[n] = value / rows[n][n]
     return found
@@ -374,12 +388,35 @@ def _seasonal(season: Season, bucket: int) -> tuple[int, int]:
 def _issue(season: Season, lead_s: float, confidence: float) -> None:
     due = int(season.at + lead_s)
     terms = [*_seasonal(season, due // BUCKET_S), *[int(off) for off in season.off]]
+    rippled = _rippled(season, due)
+    if rippled and len(rippled) == due // STEP_S - int(season.at // STEP_S):
+        if len(season.weights) == TERMS:
+            _widen(season)
+        terms.append(rippled[-1])
     point = season.level
-    for weight, term in zip(season.weights, terms, strict=True):
+    for weight, term in zip(season.weights, terms, strict=False):  # a ripple may say nothing just now
         point += weight * term
     steps = _bounded(point)
     bound = max(0, steps + _margin(season, due, confidence))
     season.issued.append(Issued(due, terms, steps, bound, season.load, int(season.recent), int(season.level)))
+
+
+def _rippled(season: Season, until: int) -> list[int]:
+    """What comes and goes in each of the next steps, up to a moment, or as far as that is predicted."""
+    if season.ripple is None:
+        return []
+    return ripple.ahead(season.ripple, until // STEP_S - int(season.at // STEP_S))
+
+
+def _widen(season: Season) -> None:
+    """Go by what the ripple says, too: so far it was nothing."""
+    moments, k = [], 0
+    for row in range(TERMS):
+        moments += [*season.moments[k : k + TERMS - row], 0]
+        k += TERMS - row
+    season.moments = [*moments, 0]
+    season.with_load = [*season.with_load, 0]
+    season.weights = [*season.weights, PRIOR[TERMS]]
 
 
 def _bounded(steps: float) -> int:
@@ -413,17 +450,24 @@ def ahead(season: Season, *, lead_s: float, confidence: float) -> Expected | Non
     if not season.unit:
         return None
     until = int(season.at + lead_s)
-    of_day, of_week, *others = season.weights
+    of_day, of_week, *others = season.weights[:TERMS]
     still = season.level
     for weight, off in zip(others, season.off, strict=True):
         still += weight * int(off)
-    last = until // BUCKET_S
+    last, first = until // BUCKET_S, int(season.at // BUCKET_S) + 1
+    now, rippled = int(season.at // STEP_S), _rippled(season, until) if len(season.weights) > TERMS else []
+    moments = [(step * STEP_S, season.weights[TERMS] * off) for step, off in enumerate(rippled, now + 1)]
+    if rippled:  # and by buckets only beyond that
+        first = (now + len(rippled)) * STEP_S // BUCKET_S + 1
+    else:
+        first = min(last, first)
+    moments += [(bucket * BUCKET_S, 0.0) for bucket in range(first, last + 1)]
     load = bound = 0
-    for bucket in range(min(last, int(season.at // BUCKET_S) + 1), last + 1):
-        day, week = _seasonal(season, bucket)
-        steps = _bounded(still + of_day * day + of_week * week)
+    for at, off in moments:
+        day, week = _seasonal(season, at // BUCKET_S)
+        steps = _bounded(still + of_day * day + of_week * week + off)
         load = max(load, steps)
-        bound = max(bound, steps + _margin(season, bucket * BUCKET_S, confidence))
+        bound = max(bound, steps + _margin(season, at, confidence))
     return Expected(season.at + lead_s, load * season.unit, bound * season.unit, mute(season, confidence))
 
 
@@ -471,6 +515,8 @@ def moved(season: Season, until: float) -> Season:
     copy.began, copy.bucket = copy.began + shift, copy.bucket + shift
     copy.closed = copy.closed + shift if copy.closed >= 0 else -1
     copy.issued, copy.came = [], None
+    if copy.ripple is not None:
+        copy.ripple = copy.ripple.learnt()
     return copy
 
 
@@ -513,14 +559,15 @@ def problem(season: Season) -> str:
             f"at={season.at}, began={season.began}, closed={season.closed}, bucket={season.bucket}: the bucket is that of `at` "
             f"({season.at // BUCKET_S:.0f}), and none of the others is later"
         )
+    terms = TERMS + 1 if len(season.weights) > TERMS else TERMS
     lists: tuple[tuple[str, Sequence[float], int, int, int], ...] = (
         ("count", (season.count,), 1, 1, _MOST),
         ("day", season.day, DAY, -1, _MOST_STEPS),
         ("week", season.week, WEEK, -_MOST_STEPS, _MOST_STEPS),
         ("off", season.off, len(SPANS_S), -_MOST_STEPS, _MOST_STEPS),
-        ("moments", season.moments, TERMS * (TERMS + 1) // 2, -_MOST, _MOST),
-        ("with_load", season.with_load, TERMS, -_MOST, _MOST),
-        ("weights", season.weights, TERMS, -_MOST_WEIGHT, _MOST_WEIGHT),
+        ("moments", season.moments, terms * (terms + 1) // 2, -_MOST, _MOST),
+        ("with_load", season.with_load, terms, -_MOST, _MOST),
+        ("weights", season.weights, terms, -_MOST_WEIGHT, _MOST_WEIGHT),
         ("usual", season.usual, 24, 0, _MOST_STEPS),
         ("bins", season.bins, BINS, 0, _MOST),
         ("missed", season.missed, 4, 0, _MOST),
@@ -529,6 +576,8 @@ def problem(season: Season) -> str:
         ("load, closed_load", (season.load, season.closed_load), 2, 0, _MOST_STEPS),
         ("level, recent", (season.level, season.recent), 2, 0, _MOST_STEPS),
     )
+    if season.ripple is not None and (text := ripple.problem(season.ripple)):
+        return f"ripple: {text}"
     for name, values, count, least, most in lists:
         if len(values) != count:
             return f"{name}: {len(values)} values, {count} are needed"
