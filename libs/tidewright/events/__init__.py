@@ -15,6 +15,7 @@ placement   what else decides where pods may run: storage, devices, namespaces
 acting      which mode holds for a service and an object, from all that was said of modes
 incumbents  another controller is at work on the same objects
 endpoints   whom of us the API server calls, and whose certificates it trusts
+halts       a service has stopped in a slot
 registry    all types; encode and decode
 version     the software version
 """

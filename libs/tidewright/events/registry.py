@@ -20,6 +20,7 @@ from tidewright.events import (
     decisions,
     endpoints,
     facts,
+    halts,
     incumbents,
     outcomes,
     placement,
@@ -32,7 +33,7 @@ from tidewright.events.base import Decision, Event, Fact
 
 MODULES: tuple[ModuleType, ...] = (
     facts, config, decisions, outcomes, timers, provisioning, placement, shards, spread, endpoints,
-    incumbents, autoscaler,
+    incumbents, autoscaler, halts,
 )  # fmt: skip
 """One line per module of event types."""
 

@@ -24,7 +24,7 @@ from tidewright.log.subjects import Subjects
 PART = "keys"
 """Of the configuration: the key record lies on `config.all.keys`."""
 FORMAT = b"tidewright-keys-1"
-AUTHENTICATED = frozenset(("fact", "decision", "outcome", "ledger", "checkpoint", "config"))
+AUTHENTICATED = frozenset(("fact", "decision", "outcome", "ledger", "checkpoint", "config", "halt"))
 """Classes of subjects that need a signature. A timer is the server's own message: who may set it is known by the
 schedule that it names, and a fold takes only those that a decision of its own asked for. Nobody reads the others."""
 

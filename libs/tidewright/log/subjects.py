@@ -109,6 +109,10 @@ class Subjects:
         """`part` names one of several positions of a service in a slot (a watcher's kinds)."""
         return f"{self.root}.checkpoint.{slot}.{service}" + (f".{escape(part)}" if part else "")
 
+    def halt(self, slot: Slot, service: str) -> str:
+        """Where a service says that it has stopped in a slot."""
+        return f"{self.root}.halt.{slot}.{service}"
+
     def schedule(self, slot: Slot, service: str, key: str) -> str:
         return f"{self.root}.schedule.{slot}.{service}.{escape(key)}"
 

@@ -21,6 +21,7 @@ told_time        log time as it is shown: it never goes back (pure)
 starting_states  the states that a part of a log starts from
 replaying        a log decided once more
 service_state    a service's state as of a moment
+halted           slots in which a service has stopped, as the log tells of them
 kept_folds       states that were folded lately, for the next question near them; fold_files: in files, for other commands
 seeding          such states left on the way of a verification
 remembered       records and answers that were had before, kept for whoever asks again

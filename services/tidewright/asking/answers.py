@@ -108,7 +108,7 @@ class LoggedEvent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     Attributes:
         at: its log time; empty where it does not decode.
-        class_: fact, decision, outcome, timer, config or ledger.
+        class_: fact, decision, outcome, timer, config, ledger or halt.
         kind, namespace, name: the object that its subject names.
         text: what it says, in a line.
         decision: of a decision its id, of an outcome that of the decision; empty otherwise.

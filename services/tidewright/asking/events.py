@@ -24,8 +24,8 @@ from tidewright.kube.times import readable
 from tidewright.log.reader import Record
 from tidewright.log.subjects import ALL, Slot, escape
 
-Class = Literal["fact", "decision", "outcome", "timer", "config", "ledger"]
-CLASSES: tuple[Class, ...] = ("fact", "decision", "outcome", "timer", "config", "ledger")
+Class = Literal["fact", "decision", "outcome", "timer", "config", "ledger", "halt"]
+CLASSES: tuple[Class, ...] = ("fact", "decision", "outcome", "timer", "config", "ledger", "halt")
 EVERY_N = 2000
 
 

@@ -140,6 +140,8 @@ def subject_object(subject: str) -> tuple[str, str, str, str]:
             return cls, rest[1], rest[2], rest[3]
         case "ledger" if len(rest) == 3:
             return cls, rest[0], rest[1], rest[2]
+        case "halt" if len(rest) == 1:
+            return cls, rest[0], "", place[0]
         case "timer" | "schedule" if len(rest) >= 2:
             return cls, rest[0], "", rest[1]
     return cls, "", "", rest[0] if rest else ""

@@ -17,6 +17,7 @@ import msgspec
 
 from tidewright.asking.errors import BadInput
 from tidewright.asking.fold_files import FoldFiles, KeptFold, Whose
+from tidewright.asking.halted import halt_in, why
 from tidewright.asking.progress import progress
 from tidewright.asking.services import SERVICES, Service, load
 from tidewright.asking.services import Role as ServiceRole
@@ -220,7 +221,7 @@ class Hands(msgspec.Struct, frozen=True):
     """Who looks after a slot, as of a sequence.
 
     Attributes:
-        halted: why nobody decides there; empty when its checkpoint can be gone on from.
+        halted: why nobody decides there; empty while somebody does, or would.
         folded_by: the software that folds here, where another one decided there, or went by other inputs; else empty.
         decided_by: that one.
     """
@@ -237,11 +238,19 @@ class Hands(msgspec.Struct, frozen=True):
 
 async def hands_on(source: Source, asked: Asked, up_to: int) -> Hands:
     """Who looks after the slot, as of a sequence (0: the end)."""
-    for record in await source.last([source.subjects.checkpoint(asked.slot, asked.service.name)], up_to):
+    service = asked.service.name
+    position, halts = (
+        source.subjects.checkpoint(asked.slot, service),
+        source.subjects.halt(asked.slot, service),
+    )
+    found = {record.subject: record for record in await source.last([position, halts], up_to)}
+    if (record := found.get(position)) is not None:
         try:
             checkpoint = checkpoints.usable(record)
         except Unsound as error:
             return Hands(halted=str(error))
+        if problem := why(halt_in(found.get(halts)), checkpoint):
+            return Hands(halted=f"{service} has halted in slot {asked.slot}, {problem}")
         decided_by = record.headers.get(VERSION, "")
         inputs = asked.inputs.today.digest
         other = checkpoint.inputs or asked.inputs.unnamed.digest

@@ -11,6 +11,7 @@ from typing import Any
 from tidewright.events import decisions, endpoints, facts, placement, provisioning
 from tidewright.events.base import Event
 from tidewright.events.config import KeysSet, ModesSet
+from tidewright.events.halts import SlotHalted
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.timers import TimerStepped
 
@@ -52,6 +53,8 @@ def _fact(event: Event) -> str:
         case KeysSet():
             services = _named(sorted(keys.service for keys in event.services)) or "nobody"
             return f"signatures of {services} count, generation {event.generation}, root {event.root}"
+        case SlotHalted():
+            return f"{event.service} decides nothing in slot {event.slot} from event {event.before} on: {event.message}"
     return ""
 
 

@@ -123,7 +123,9 @@ class _ShownEvents:
         else:
             shown = stamp(at).replace("T", " ").removesuffix("Z")
             row = (shown, str(record.seq), cls, title(event), where, line(event))
-            failed = isinstance(event, Outcome) and not isinstance(event, Applied | Superseded)
+            failed = cls == "halt" or (
+                isinstance(event, Outcome) and not isinstance(event, Applied | Superseded)
+            )
             colour, decision = _FAILED if failed else _COLOURS.get(cls, 0), decision_of(event)
         print(self._painted(self._line(*map(cell, row), decision=cell(decision)), colour), flush=True)
 

@@ -177,7 +177,7 @@ def row_of(record: Record, at: float) -> Row | None:
         return None
     cls, kind, namespace, name = subject_object(record.subject)
     event = found.event
-    failed = isinstance(event, Outcome) and not isinstance(event, Applied | Superseded)
+    failed = cls == "halt" or (isinstance(event, Outcome) and not isinstance(event, Applied | Superseded))
     about = (
         Reference(kind, namespace, name)
         if cls in ("fact", "decision", "outcome") and kind != "timer"

@@ -114,7 +114,7 @@ async def page(source: Source, lists: Lists, backwards: Backwards, looking: Look
         "changes": [change for change in changes if not change.failed][:CHANGES_SHOWN],
         "failures": [change for change in changes if change.failed][:SHOWN],
         "changes_whole": whole,
-        "halted": [place for place in standing if place.checkpoint is None],
+        "halted": [place for place in standing if place.problem],
     }
 
 

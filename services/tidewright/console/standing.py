@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidewright.asking.halted import halt_in, why
 from tidewright.asking.point_in_time import Moment
 from tidewright.asking.services import DECIDERS
 from tidewright.asking.source import Source
+from tidewright.events.halts import SlotHalted
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.checkpoint import Checkpoint
 from tidewright.log.errors import Unsound
+from tidewright.log.reader import Record
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,9 @@ class Position:
 
     Attributes:
         sequence: of its last checkpoint.
-        checkpoint: None where nobody can go on from it; `problem` says why.
+        checkpoint: None where nobody can go on from it.
+        problem: why nobody decides there: for want of such a checkpoint, or since the service says that it has halted; empty
+            while somebody does.
     """
 
     service: str
@@ -30,14 +35,23 @@ class Position:
 
 async def positions(source: Source, moment: Moment) -> list[Position]:
     """Those of all deciders, as of a moment."""
-    found = []
-    for record in await source.last([f"{source.subjects.root}.checkpoint.*.*"], moment.bound):
+    root = source.subjects.root
+    records = await source.last([f"{root}.checkpoint.*.*", f"{root}.halt.*.*"], moment.bound)
+    of_class: dict[str, dict[tuple[str, str], Record]] = {"checkpoint": {}, "halt": {}}
+    for record in records:
         place = source.subjects.parse(record.subject)
-        service, slot = place.rest[0], place.slot or ""
-        if service not in DECIDERS:
-            continue  # those of others are of other forms
-        try:
-            found.append(Position(service, slot, record.seq, checkpoints.usable(record), ""))
-        except Unsound as error:
-            found.append(Position(service, slot, record.seq, None, str(error)))
+        of_class[place.cls][place.rest[0], place.slot or ""] = record
+    found = [
+        _position(service, slot, record, halt_in(of_class["halt"].get((service, slot))))
+        for (service, slot), record in of_class["checkpoint"].items()
+        if service in DECIDERS  # those of others are of other forms
+    ]
     return sorted(found, key=lambda p: (DECIDERS.index(p.service), not p.slot.isdigit(), p.slot.zfill(8)))
+
+
+def _position(service: str, slot: str, record: Record, halted: SlotHalted | None) -> Position:
+    try:
+        checkpoint = checkpoints.usable(record)
+    except Unsound as error:
+        return Position(service, slot, record.seq, None, str(error))
+    return Position(service, slot, record.seq, checkpoint, why(halted, checkpoint))

@@ -18,7 +18,7 @@ class Lag:
 
     Attributes:
         behind: last sequence minus the furthest position of its slots; None when none can be gone on from.
-        slots: with a checkpoint; `halted` those that nobody can go on from.
+        slots: with a checkpoint; `halted` those that nobody decides for.
         at: log time that its furthest slot has reached.
         epochs: the greatest of its slots.
         versions: of the software that wrote its last checkpoints.
@@ -40,7 +40,7 @@ async def page(source: Source, verifying: Verifying, looking: Looking) -> dict[s
         "lags": [
             lag_of(name, [p for p in found if p.service == name], looking.moment.seq) for name in DECIDERS
         ],
-        "halted": [position for position in found if position.checkpoint is None],
+        "halted": [position for position in found if position.problem],
         "verifying": verifying,
         "last": looking.moment.seq,
         "clues": (
@@ -57,7 +57,7 @@ def lag_of(service: str, found: list[Position], last: int) -> Lag:
         service,
         None if furthest is None else max(0, last - furthest.position),
         len(found),
-        len(found) - len(sound),
+        sum(bool(position.problem) for position in found),
         None if furthest is None else furthest.at,
         max((checkpoint.epoch for checkpoint in sound), default=0),
         tuple(sorted({checkpoint.version for checkpoint in sound if checkpoint.version})),

@@ -73,6 +73,7 @@ def test_it_says_what_it_means(tag: str) -> None:
 def test_its_tag_begins_with_its_class_and_ends_with_its_version(tag: str) -> None:
     bases = {
         "fact": Fact, "config": Fact, "decision": Decision, "outcome": Outcome, "timer": Timer, "ledger": Event,
+        "halt": Event,
     }  # fmt: skip
     cls, name, version = tag.split(".")
     assert issubclass(registry.BY_NAME[tag], bases[cls])

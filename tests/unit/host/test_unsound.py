@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from tests.nats_server import EmbeddedServer
+from tests.unit.host.test_halts import halts_on, why_halted
 from tests.unit.host.test_host import NAMESPACES, expect_holds, holds, hosting, pod, until_recorded
 from tests.unit.host.test_verify import verified
 from tests.waiting import until
@@ -266,6 +267,12 @@ async def test_a_decision_that_is_none_stops_a_slot_only_where_one_was(
         async with hosting(other) as host:
             await until(lambda: len(host.owned) == log.slots)
             halted = {s: o.halted for s, o in host.owned.items() if o.halted}
+            if replaced:
+                (told,) = await until(lambda: halts_on(log), bool)
+                assert (told.slot, told.reason) == (slot, "DecisionUnreadable")
+                assert "stands where one was" in await why_halted(log, slot)
+            else:
+                assert not await halts_on(log)
     if replaced:
         assert "stands where one was" in halted[slot]
     assert set(halted) == ({slot} if replaced else set())

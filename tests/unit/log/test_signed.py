@@ -79,6 +79,7 @@ FORGERIES = {
     "outcome": lambda names: names.outcome(S1, "deployment", "shop", "web"),
     "ledger": lambda names: names.ledger(S1, "spread", "shop", "web"),
     "checkpoint": lambda names: names.checkpoint(ALL, "actuator"),
+    "halt": lambda names: names.halt(S1, "spread"),
     "config": lambda names: names.config("autoscaler"),
     "clock": lambda names: names.config("clock"),
 }

@@ -135,7 +135,7 @@ class Provenance:
                 )
             case "decision":
                 rightful, agrees = third, f'"id":"{said}"'.encode() in body
-            case "schedule" | "timer":
+            case "schedule" | "timer" | "halt":
                 rightful, agrees = third, said.startswith(f"{third}.")
             case "ledger":
                 name, _, rest = said.rpartition(".")

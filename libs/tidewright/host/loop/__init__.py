@@ -10,4 +10,5 @@ snapshotting  when snapshots are taken, and how: beside the decisions
 fenced        messages under a checkpoint that one process can advance: for the services at the edge
 lookout       whether somebody looks at the cluster now: for who acts
 newer         facts of types that only a newer version knows: a slot waits before one
+halts         saying on the log that a slot has halted
 """

@@ -17,6 +17,7 @@ from typing import Any, Generic
 from tidewright.events import acting, registry
 from tidewright.events.base import Event, Timer
 from tidewright.events.config import ClockSet
+from tidewright.events.halts import HaltReason, SlotHalted
 from tidewright.events.timers import TimerStepped
 from tidewright.host.fold import plan
 from tidewright.host.fold.decider import Decider, State
@@ -25,6 +26,7 @@ from tidewright.host.loop.alarms import Alarms
 from tidewright.host.loop.arriving import FETCH, FETCH_WAIT_S, OUTAGE_PAUSE_S, Arrival
 from tidewright.host.loop.commit import Committer, Owned
 from tidewright.host.loop.firing import Firing
+from tidewright.host.loop.halts import Halts
 from tidewright.host.loop.membership import Membership, shares
 from tidewright.host.loop.newer import Newer
 from tidewright.host.loop.settings import Settings
@@ -107,6 +109,7 @@ class Host(Generic[State]):
         """Slots that nobody may claim, and why."""
         self._broken: asyncio.Task[errors.Unsound] | None = None
         self._said_aside: set[str] = set()
+        self._halts = Halts(log, writer, self.settings.renew_s)
         self._newer = Newer(log.subjects, health.metrics.set_aside.inc)
         self._pending = 0  # decisions not committed yet, over all slots
 
@@ -123,6 +126,7 @@ class Host(Generic[State]):
         finally:
             self._broken.cancel()
             asking.cancel()
+            await self._halts.close()
             for arriving in self._arrivals:
                 arriving.cancel()  # its consumer is forgotten by the server after a while
             await self._drop_reader()
@@ -244,6 +248,8 @@ class Host(Generic[State]):
             owned.begun = arrival.restores[slot].begun()
             owned.read = max(owned.read, arrival.read_to(slot))
             owned.snapshotted = arrival.snapshotted.get(slot, 0)
+            if owned.halted:
+                self._say_halted(owned, owned.fold.at, owned.read + 1, "", "DecisionUnreadable")
             self.owned[slot] = owned
             if self.settings.renew_s is not None:
                 self._reschedule(owned)  # while nobody had the slot, retention went on
@@ -295,6 +301,7 @@ class Host(Generic[State]):
         for slot in slots:
             self.owned.pop(slot, None)
             self._newer.released(slot)
+            self._halts.released(slot)
         if slots:
             logger.info("slots released", slots=list(slots))
             await self._rearranged()
@@ -422,7 +429,7 @@ class Host(Generic[State]):
             await self._commit(stopping)  # what was decided before it
             for owned in stopping:
                 if owned.slot in self.owned:
-                    self._halt(owned, *self._newer.before(owned.slot))
+                    self._halt(owned, *self._newer.before(owned.slot), "NewerFact")
         if over := self._newer.over():
             logger.info("what a newer version said has been said again, going on", slots=over)
             await self._release(over)  # and claimed again, from where they stood
@@ -446,9 +453,8 @@ class Host(Generic[State]):
             logger.exception(
                 "decider failed", slot=owned.slot, seq=record.seq, event_type=type(event).__name__
             )
-            self._halt(
-                owned, record, f"the decider failed on event {record.seq}: {type(error).__name__}: {error}"
-            )
+            problem = f"the decider failed on event {record.seq}: {type(error).__name__}: {error}"
+            self._halt(owned, record, problem, "DeciderFailed")
             return
         owned.dirty += 1
         if self.tally is not None and isinstance(event, Event):
@@ -477,7 +483,7 @@ class Host(Generic[State]):
             self._pending += 1
             self.health.metrics.decisions.labels(type(encoded.decision).__name__).inc()
 
-    def _halt(self, owned: Owned[State], record: Record, problem: str) -> None:
+    def _halt(self, owned: Owned[State], record: Record, problem: str, reason: HaltReason) -> None:
         """Stop one slot before the record that it cannot take. Nothing undecided of it is committed."""
         owned.halted = problem
         owned.clear()
@@ -488,6 +494,17 @@ class Host(Generic[State]):
             "slot stopped, the others go on", slot=owned.slot, seq=record.seq, subject=record.subject, error=problem,
             do="inspect the message; the slot goes on after a restart with a version that understands it",
         )  # fmt: skip
+        at = max(owned.fold.at, registry.read(record.body).at)
+        self._say_halted(owned, at, record.seq, record.subject, reason)
+
+    def _say_halted(
+        self, owned: Owned[State], at: float, before: int, subject: str, reason: HaltReason
+    ) -> None:
+        halted = SlotHalted(
+            at=at, service=self.decider.service, slot=owned.slot, before=before, subject=subject, reason=reason,
+            message=owned.halted,
+        )  # fmt: skip
+        self._halts.say(owned.slot, halted)
 
     # -- committing ----------------------------------------------------------------------------
 

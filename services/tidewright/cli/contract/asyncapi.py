@@ -143,6 +143,8 @@ def _channels() -> tuple[Channel, ...]:
                 entries, deciders + endpoints, deciders + endpoints),
         Channel("checkpoint", "{service}", "A service's position in a slot.", ("checkpoint",),
                 everybody, everybody),
+        Channel("halt", "{service}", "That a service has stopped in a slot, for people.", _tags(Event, under="halt."),
+                deciders, ()),
         Channel("schedule", "{service}.{key}", "Wake-ups that the server will fire; replaced by subject.",
                 timers, deciders, ()),
         Channel("timer", "{service}.{key}", "Wake-ups that are due: by the server, or with a commit of who set them.", timers, deciders, deciders),

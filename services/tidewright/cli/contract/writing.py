@@ -13,7 +13,8 @@ def writes(service: Service) -> tuple[str, ...]:
         case Role.WATCHER:
             return (*own, "fact.>", "config.>")
         case Role.DECIDER:
-            return (*own, *(f"{cls}.*.{name}.>" for cls in ("decision", "schedule", "timer", "ledger")))
+            classes = ("decision", "schedule", "timer", "ledger")
+            return (*own, f"halt.*.{name}", *(f"{cls}.*.{name}.>" for cls in classes))
         case Role.ACTUATOR:
             return (*own, "outcome.>")
         case Role.ENDPOINT:

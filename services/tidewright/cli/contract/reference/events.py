@@ -13,6 +13,7 @@ _CLASSES = {
     "fact": "Facts: what was observed, written by the watcher alone",
     "config": "Configuration, written by the watcher alone",
     "decision": "Decisions: what a decider concluded",
+    "halt": "Halts: what a decider says of itself; nobody decides by it",
     "outcome": "Outcomes: what came of a decision, written by the actuator alone",
     "timer": "Timers: wake-ups that a decider had asked for, written by the log's server when they fire",
 }
