@@ -12,6 +12,7 @@ charts     drawings as SVG
 words      times, spans and amounts as people read them
 api        the questions of the command line, as JSON
 apart      work in child processes at lowest priority, one at a time: what is waited for goes first
+budget     how much processor time they may take
 beside     what an incumbent did, where we decide in shadow
 verifying  the log verified in the background
 overview, listing, objects, events, capacity, shards, trust, what_if

@@ -1,5 +1,6 @@
 """Work in a child process at lowest priority, one at a time: a page that is waited for never waits for it.
 
+What is waited for has a budget of processor time (`Budget`), so that nobody who moves a slider for hours takes a core from what decides.
 What nobody waits for makes room: a verification in the background is ended when a page wants a child's answer, and goes on later from
 where it stood.
 """
@@ -18,6 +19,7 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from tidewright.asking.errors import Unavailable
+from tidewright.console.budget import Budget
 
 LOWEST = 19
 LOOKS_EVERY_S = 2.0
@@ -26,10 +28,27 @@ LOOKS_EVERY_S = 2.0
 T = TypeVar("T")
 
 
-class Turns:
-    """Which child works: one of those that are waited for, or the one in the background."""
+class Spent(Unavailable):
+    """The processor time of what is waited for is used up.
 
-    def __init__(self) -> None:
+    Attributes:
+        wait_s: wall seconds until there is some again.
+    """
+
+    def __init__(self, wait_s: float) -> None:
+        super().__init__(f"the processor time for this is used up: ask again in {wait_s:.0f} s")
+        self.wait_s = wait_s
+
+
+class Turns:
+    """Which child works: one of those that are waited for, or the one in the background.
+
+    Attributes:
+        budget: of those that are waited for; the one in the background rests for what they took as for its own.
+    """
+
+    def __init__(self, budget: Budget | None = None) -> None:
+        self.budget = budget or Budget()
         self._waited_for = 0
         self._free = asyncio.Event()
         self._free.set()
@@ -87,6 +106,11 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
+def _measured(work: Callable[..., T], given: tuple[object, ...]) -> tuple[T, float]:
+    """In the child: the answer, and all processor time that it has taken since it was started."""
+    return work(*given), time.process_time()
+
+
 class Apart:
     """One child, started when something is asked of it and ended when nothing is for a while."""
 
@@ -96,31 +120,49 @@ class Apart:
         self._pool: ProcessPoolExecutor | None = None
         self._lock = asyncio.Lock()
         self._ending: asyncio.TimerHandle | None = None
+        self._counted_s = 0.0
+        """Processor time of the child that was taken off the budget."""
 
     async def run(self, work: Callable[..., T], *given: object) -> T:
         """What `work` answers there; it, what it is given and what it answers can be pickled.
 
         Raises:
+            Spent: its processor time is used up.
             Unavailable: the child ended without an answer.
         """
         async with self._lock:
+            if wait_s := self._turns.budget.wait_s:
+                raise Spent(wait_s)
             if self._ending is not None:
                 self._ending.cancel()
             if self._pool is None:
                 self._pool = ProcessPoolExecutor(
                     1, multiprocessing.get_context("spawn"), _begin, (os.getpid(),)
                 )
+            begun = time.monotonic()
+            total_s = None
             try:
                 with self._turns.waited_for():
-                    return await asyncio.get_running_loop().run_in_executor(self._pool, work, *given)
+                    asked = asyncio.get_running_loop().run_in_executor(self._pool, _measured, work, given)
+                    answer, total_s = await asked
+                return answer
             except BrokenProcessPool as error:
                 self.close()
                 raise Unavailable("the process that worked on it has ended: ask again") from error
             finally:
+                self._count(total_s, time.monotonic() - begun)
                 self._ending = asyncio.get_running_loop().call_later(self._idle_s, self.close)
+
+    def _count(self, total_s: float | None, took_s: float) -> None:
+        """Take off the budget what the child has used since; where it did not say, as much as it can have used."""
+        used_s = took_s if total_s is None else max(0.0, total_s - self._counted_s)
+        if self._pool is not None:
+            self._counted_s += used_s
+        self._turns.budget.spend(used_s)
 
     def close(self) -> None:
         """End the child."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
+            self._counted_s = 0.0

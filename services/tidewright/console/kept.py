@@ -70,3 +70,8 @@ class Kept:
                     while len(self._now) > KEPT:  # names may say what is tried, of which there is no end
                         self._now.popitem(last=False)
             return found.value, found.sequence
+
+    def latest(self, name: str) -> Any:
+        """What was made last of now, however long ago, as long as it is kept; None when it is not."""
+        found = self._now.get(name)
+        return None if found is None or self._remade != self._source.remade else found.value

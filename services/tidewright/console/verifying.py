@@ -20,7 +20,8 @@ from tidewright.asking.errors import CommandError, translated
 from tidewright.asking.fold_files import FoldFiles, KeptFold, Whose
 from tidewright.asking.point_in_time import INTERLEAVED, end_of
 from tidewright.asking.source import Source
-from tidewright.console.apart import Turns
+from tidewright.console.apart import LOWEST, Turns
+from tidewright.console.budget import SHARE
 from tidewright.host.process.software import software_in
 from tidewright.log.diagnostics import get_logger
 from tidewright.log.reader import Record
@@ -28,9 +29,8 @@ from tidewright.log.reader import Record
 FIRST_S = 5.0
 """After the start: whoever opens the console has the first page before."""
 LEAST_PAUSE_S = 30.0
-PAUSES = 9.0
-"""Pause after a run as a multiple of it: a tenth of a core."""
-LOWEST = 19
+PAUSES = 1 / SHARE - 1
+"""Pause after a run as a multiple of it: that part of a core in all."""
 KEPT_S = 86_400.0
 """For so long what a run found counts for a later console: the log may have been altered since."""
 WHOSE = Whose("verify", 1, "", "")
@@ -93,7 +93,7 @@ class Verifying:
         if not self.command:
             return
         await asyncio.sleep(FIRST_S)
-        pause = 0.0
+        pause = paid_s = 0.0
         try:
             with translated():
                 pause = await self._resumed()
@@ -103,6 +103,8 @@ class Verifying:
             await asyncio.sleep(pause)
             await self.turns.free()
             begun = time.monotonic()
+            others_s = self.turns.budget.spent_s - paid_s
+            paid_s += others_s
             try:
                 with translated():
                     await self._once()
@@ -111,7 +113,7 @@ class Verifying:
                 logger.warning("the log was not verified", error=str(error))
             finally:
                 self.running_up_to = 0
-            pause = _pause_after(time.monotonic() - begun)
+            pause = _pause_after(time.monotonic() - begun, others_s)
 
     async def _once(self) -> None:
         _, last = await self.source.bounds()
@@ -177,5 +179,6 @@ class Verifying:
         return max(near, key=lambda record: record.seq, default=None)
 
 
-def _pause_after(took_s: float) -> float:
-    return max(LEAST_PAUSE_S, PAUSES * took_s)
+def _pause_after(took_s: float, others_s: float = 0.0) -> float:
+    """After a run, wall seconds. What others took in between, which it made room for, is of the same part of a core."""
+    return max(LEAST_PAUSE_S, PAUSES * took_s + others_s / SHARE)

@@ -19,7 +19,7 @@ from tidewright.asking.load import Series
 from tidewright.asking.source import Source
 from tidewright.autoscaler.api.spec import InvalidSpec, Rules, compiled
 from tidewright.autoscaler.backtest import LoadModel, Report, backtest
-from tidewright.console.apart import Apart
+from tidewright.console.apart import Apart, Spent
 from tidewright.console.asked import Looking, Moments
 from tidewright.console.beside import SAID, beside_the_incumbent
 from tidewright.console.charts import Line, Panel, chart
@@ -120,14 +120,21 @@ async def page(means: Means, looking: Looking) -> dict[str, Any]:
     async def ran() -> list[Report]:
         return await means.apart.run(_ran, [spec, tried] if tried != spec else [spec], rows_of_load, model)
 
-    key = f"what-if/{space}/{name}/{since.seq}/{msgspec.json.encode(tried).decode()}"
-    reports, _ = await means.kept.of(key, looking.moment, ran)
+    # By the stretch and not by where it begins, which moves with the end of the log.
+    key = f"what-if/{space}/{name}/{looking.window}/{msgspec.json.encode(tried).decode()}"
+    wait_s, reports = 0.0, list[Report]()
+    try:
+        reports, _ = await means.kept.of(key, looking.moment, ran)
+    except Spent as spent:
+        wait_s = max(1.0, spent.wait_s)
+        reports = (means.kept.latest(key) if looking.moment.end else None) or []
     return {
         "choices": choices,
         "asked": asked,
         "settings": settings,
         "changed": tried != spec,
-        "figures": figures(reports[0], reports[-1]),
+        "wait_s": wait_s,
+        "figures": figures(reports[0], reports[-1]) if reports else [],
         "chart": drawing(series, rules, reports, looking),
         "difference": difference(spec, tried),
         "manifest": manifest(asked, tried),
