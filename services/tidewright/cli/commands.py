@@ -159,9 +159,9 @@ COMMANDS: tuple[Command, ...] = (
         "backtest", "tidewright.cli.backtest.command:app", ASKING,
         "What a policy would have done with a recorded load.",
         (
-            ("tidewright backtest wpa -f wpa.yaml --metrics requests.csv", "over a CSV file"),
+            ("tidewright backtest wpa -f wpa.yaml", "over what the stack that runs here has recorded"),
             ("tidewright backtest wpa -f a.yaml --compare b.yaml --log it.twlog -o html", "two policies over a log, as a page"),
-            ("tidewright backtest wpa -f a.yaml --metrics it.csv --sweep tolerance=50m,200m", "the trade-off of a field"),
+            ("tidewright backtest wpa -f a.yaml --metrics it.csv --sweep tolerance=50m,200m", "the trade-off of a field, over a CSV file"),
             ("tidewright backtest --suggest --log march.twlog", "for which objects a forecast would have paid"),
         ),
     ),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,17 @@ import pytest
 import yaml
 
 from tests.exports import write_export
+from tidewright.asking.exported import ExportedLog
+from tidewright.asking.options import AskedLogOptions, LogOptions
 from tidewright.cli import main
+from tidewright.cli.backtest import command
 from tidewright.events import registry
 from tidewright.events.facts import MetricSampled, ObjectFact, WorkloadObserved
-from tidewright.log.export import Manifest
+from tidewright.log.export import ExportFile, Manifest
 from tidewright.log.reader import Record
 from tidewright.log.subjects import SLOT_HASH, Subjects, slot_of
 
+RECORDED = Path(__file__).parents[2] / "recorded" / "chaos.twlog"
 SPEC: dict[str, Any] = {
     "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "shop"},
     "algorithm": "average",
@@ -211,8 +217,6 @@ def test_a_load_that_cannot_be_read_is_refused_by_its_line(
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ((), "--metrics FILE.csv or by --log FILE"),
-        (("--metrics", "LOAD", "--log", "x"), "one of them"),
         (("--metrics", "LOAD", "--sweep", "tolerance"), "write FIELD=VALUE"),
         (
             ("--metrics", "LOAD", "--sweep", "tolerence=1"),
@@ -390,3 +394,51 @@ def test_forecasts_and_histories_that_cannot_be_are_refused(
     (tmp_path / "load.csv").write_text("timestamp,value\n0,40\n900,40\n")
     assert run("-f", manifest(tmp_path), "--metrics", str(tmp_path / "load.csv"), *option) == 2
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        ((), (LogOptions.nats, None, None)),
+        (("--log", str(RECORDED)), (LogOptions.nats, None, RECORDED)),
+        (("--data", "folder"), (LogOptions.nats, Path("folder"), None)),
+        (("--nats", "nats://there:4222"), ("nats://there:4222", None, None)),
+    ],
+)
+def test_the_load_is_that_of_the_log_which_other_questions_would_ask(
+    given: tuple[str, ...], asked: tuple[str, Path | None, Path | None],
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    seen: list[tuple[str, Path | None, Path | None]] = []
+
+    @asynccontextmanager
+    async def opened(where: AskedLogOptions | None, file: Path | None) -> AsyncIterator[ExportedLog]:
+        where = where or AskedLogOptions()
+        seen.append((where.nats, where.data, file))
+        yield ExportedLog(ExportFile(RECORDED))
+
+    monkeypatch.setattr(command, "opened", opened)
+    tried = manifest(
+        tmp_path,
+        scaleTargetRef={"apiVersion": "apps/v1", "kind": "Deployment", "name": "app-0"},
+        metrics=[
+            {
+                "type": "External",
+                "external": {
+                    "metricName": "app-0.load", "metricSelector": {"matchLabels": {"app": "app-0"}},
+                    "highWatermark": "20", "lowWatermark": "12",
+                },
+            }
+        ],
+    )  # fmt: skip
+    code = run("-f", tried, "-n", "team-0", "-o", "json", *given)
+    said = capsys.readouterr()
+    assert seen == [asked], said.err
+    assert code == 0, said.err
+    assert json.loads(said.out)["load"]["samples"] > 100
+
+
+def test_a_load_is_said_once(tmp_path: Path, load: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for given in (("--log", str(RECORDED)), ("--data", "folder"), ("--archive", "folder")):
+        assert run("-f", manifest(tmp_path), "--metrics", load, *given) == 2
+        assert f"--metrics and {given[0]}: both say where the load is" in capsys.readouterr().err

@@ -94,15 +94,16 @@ def suggest(
 @app.command(name="wpa")
 def wpa(
     *,
-    file: Annotated[
+    filename: Annotated[
         Path,
         Parameter(name=["--filename", "-f"], help="Manifest with one WatermarkPodAutoscaler.", group=POLICY),
     ],
     metrics: Annotated[
-        Path | None, Parameter(help="Load, CSV: timestamp, and a column per metric (or value).", group=LOAD)
-    ] = None,
-    log: Annotated[
-        Path | None, Parameter(help="Load as an exported log has recorded it.", group=LOAD)
+        Path | None,
+        Parameter(
+            help="Load, CSV: timestamp, a column per metric (or value); else the log's.",
+            group=LOAD,
+        ),
     ] = None,
     compare: Annotated[
         Path | None, Parameter(help="A second manifest, beside the first.", group=POLICY)
@@ -114,8 +115,8 @@ def wpa(
     forecast: Annotated[
         tuple[str, ...],
         Parameter(
-            help="The policy with forecasts, beside itself without: lead=10m, or lead=10m,confidence=0.9; a sweep over "
-            "both is lead=10m|30m,confidence=0.2|0.35; may be repeated.",
+            help="The policy with forecasts, beside itself without: lead=10m, or lead=10m|30m,confidence=0.2|0.35 "
+            "for a sweep; may be repeated.",
             negative="",
             group=POLICY,
         ),
@@ -126,8 +127,7 @@ def wpa(
     load: Annotated[
         Literal["shared", "value"],
         Parameter(
-            help="shared: the load is a total that ready replicas share; value: it is the metric's value, whatever the "
-            "replicas.",
+            help="shared: a total that ready replicas share; value: the metric's value, whatever the replicas.",
             group=LOAD,
         ),
     ] = "shared",
@@ -147,9 +147,11 @@ def wpa(
         str,
         Parameter(
             name=["--namespace", "-n"],
-            help="Of the object, for --log; the manifest's or the kubeconfig's by default.",
+            help="Of the object, on the log; the manifest's or the kubeconfig's by default.",
         ),
     ] = "",
+    log: AskedLogOptions | None = None,
+    file: FromFile = None,
     output: Annotated[
         Literal["table", "json", "yaml", "html"],
         Parameter(name=["--output", "-o"], help="How to print the result."),
@@ -161,20 +163,20 @@ def wpa(
     from tidewright.cli.backtest import manifest, runs
     from tidewright.cli.backtest.runs import Result
 
-    if (metrics is None) == (log is None):
-        raise BadInput("give the load by --metrics FILE.csv or by --log FILE, one of them")
+    if metrics is not None and (named := _named(log, file)):
+        raise BadInput(f"--metrics and {named}: both say where the load is, give one of them")
     if compare is not None and sweep:
         raise BadInput("--compare and --sweep: one of them")
     if ready_delay < 0:
         raise BadInput(f"--ready-delay {ready_delay:g}: seconds, 0 or more")
     if start_replicas is not None and start_replicas < 1:
         raise BadInput(f"--start-replicas {start_replicas}: 1 or more")
-    base = manifest.load(file, "--filename")
+    base = manifest.load(filename, "--filename")
     candidates = manifest.variants(base, sweep) if sweep else [base]
     if compare is not None:
         candidates.append(manifest.load(compare, "--compare"))
         if candidates[0].label == candidates[1].label:
-            candidates = [_relabelled(candidates[0], str(file)), _relabelled(candidates[1], str(compare))]
+            candidates = [_relabelled(candidates[0], str(filename)), _relabelled(candidates[1], str(compare))]
     candidates = manifest.with_forecasts(candidates, forecast)
     rules = [runs.rules_of(candidate) for candidate in candidates]
     counts = {len(candidate_rules.metrics) for candidate_rules in rules}
@@ -182,12 +184,14 @@ def wpa(
         raise BadInput(
             f"--compare {compare}: has {max(counts)} metrics, the other {min(counts)}; one load is for both"
         )
-    series = _series(
-        metrics, log, rules[0], namespace or base.namespace or meant(""), shared=load == "shared"
-    )
+    shared = load == "shared"
+    if metrics is not None:
+        series = _from_csv(metrics, rules[0])
+    else:
+        series = _from_log(log, file, rules[0], namespace or base.namespace or meant(""), shared=shared)
     history_s = _history(history, series)
     model = LoadModel(
-        shared=load == "shared",
+        shared=shared,
         ready_delay_s=ready_delay,
         start_replicas=start_replicas if start_replicas is not None else series.start_replicas,
     )
@@ -222,17 +226,31 @@ def _relabelled(candidate: Any, label: str) -> Any:
     return replace(candidate, label=label)
 
 
-def _series(metrics: Path | None, log: Path | None, rules: Any, namespace: str, *, shared: bool) -> Any:
+def _named(log: AskedLogOptions | None, file: Path | None) -> str:
+    """The option that names one log or another; empty where none does: whoever has a server in the environment may give a file of metrics."""
+    if file is not None:
+        return "--log"
+    if log is not None and (log.data is not None or log.archive):
+        return "--data" if log.data is not None else "--archive"
+    return ""
+
+
+def _from_csv(metrics: Path, rules: Any) -> Any:
     from tidewright.asking import load
     from tidewright.asking.progress import progress
 
-    if metrics is not None:
-        rows = metrics.stat().st_size // 30 if metrics.is_file() else 0
-        with progress("reading", rows) as advance:
-            return load.from_csv(metrics, rules.metrics, advance)
+    rows = metrics.stat().st_size // 30 if metrics.is_file() else 0
+    with progress("reading", rows) as advance:
+        return load.from_csv(metrics, rules.metrics, advance)
+
+
+def _from_log(
+    log: AskedLogOptions | None, file: Path | None, rules: Any, namespace: str, *, shared: bool
+) -> Any:
+    from tidewright.asking import load
 
     async def read() -> Any:
-        async with opened(None, log) as source:
+        async with opened(log, file) as source:
             return await load.from_log(source, rules, namespace, shared=shared)
 
     return asyncio.run(read())
