@@ -13,7 +13,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import quote
 
 from cyclopts import Group, Parameter
 
@@ -190,15 +189,17 @@ def _places(source: Source, also: Sequence[str]) -> dict[str, str]:
     """Clusters and where their pages are; empty where there is one.
 
     Raises:
-        BadInput: a cluster is named twice.
+        BadInput: a cluster is named twice, or has a name that no path can have.
     """
     if not also or not isinstance(source, RunningLog):
         return {}
+    from tidewright.console.server import place_of
+
     places = {source.log.cluster: ""}
     for name in also:
         if name in places:
             raise BadInput(f"--also {name}: this cluster is named twice")
-        places[name] = f"/in/{quote(name, safe='')}"
+        places[name] = place_of(name)
     return places
 
 

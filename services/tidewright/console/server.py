@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
+from urllib.parse import quote, unquote
 
 import msgspec
 from aiohttp import web
@@ -49,6 +50,8 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 STATIC = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
+SEGMENT = "!$&'()*+,;=:@"
+"""What a segment of a path may have as it is, beside letters, digits and `-._~` (RFC 3986)."""
 STREAM_S = 50.0
 """For so long a browser is told of what comes, before it asks again: a request does not take longer."""
 MENU = (
@@ -112,9 +115,12 @@ class Console:
         self.add_routes(app)
         for other in self.others:
             below = web.Application()
+            below.router.add_get("", self._to_its_root)
             other.add_routes(below)
-            app.router.add_get(other.under, self._to_its_root)
-            app.add_subapp(other.under, below)
+            # Not as an application below this one: its prefix is compared as it is written, which a name that has to be escaped never is.
+            for resource in below.router.resources():
+                resource.add_prefix(routed(other.under))
+                app.router.register_resource(resource)
         return app
 
     def add_routes(self, app: web.Application) -> None:
@@ -196,7 +202,8 @@ class Console:
                     {"error": "who asks is not known: open the console's URL first"}, status=401
                 )
             if given := request.query.get("token"):
-                return self._begun(request, given, f"/{request.path.lstrip('/')}")  # `//name` is another host
+                # `//name` is another host
+                return self._begun(request, given, f"/{request.rel_url.raw_path.lstrip('/')}")
             return self._refused(401, "")
         try:
             return await handler(request)
@@ -209,6 +216,10 @@ class Console:
         """The console whose pages are where a path leads, whether there is such a page or not."""
         path = f"{request.rel_url.raw_path}/"
         return next((other for other in self.others if path.startswith(f"{other.under}/")), self)
+
+    def _here(self, request: web.Request) -> str:
+        """The path of a page below where those of this console are."""
+        return unquote(request.rel_url.raw_path.removeprefix(self.under))
 
     # -- letting in --------------------------------------------------------------------------------
 
@@ -229,9 +240,8 @@ class Console:
                 "This token does not hold, or not any more: it lets in once, and a new one is made at each start.",
             )
         query = {name: value for name, value in request.query.items() if name != "token"}
-        response = web.Response(
-            status=303, headers={"Location": str(request.rel_url.with_path(onward).with_query(query))}
-        )
+        location = request.rel_url.with_path(onward, encoded=True).with_query(query)
+        response = web.Response(status=303, headers={"Location": str(location)})
         response.set_cookie(
             self.access.cookie(request), session, httponly=True, samesite="Lax", path="/", secure=self.access.secure,
             max_age=7 * 86_400,
@@ -321,10 +331,10 @@ class Console:
     ) -> web.Response:
         body = self.templates.get_template(template).render(
             **given,
-            title_=title, looking=looking, menu=MENU, here=request.path.removeprefix(self.under), log=self.source.name, windows=tuple(WINDOWS),
+            title_=title, looking=looking, menu=MENU, here=self._here(request), log=self.source.name, windows=tuple(WINDOWS),
             under=self.under, clusters=self.clusters,
             frame="part.html" if request.headers.get("X-Part") == "main" else "frame.html", version=__version__,
-            following=self.following, charts=charts, now=looking.moment.at, url=str(request.rel_url.path),
+            following=self.following, charts=charts, now=looking.moment.at, url=request.rel_url.raw_path,
             query={k: v for k, v in request.query.items() if k not in ("at", "window", "token")},
         )  # fmt: skip
         return web.Response(text=body, content_type="text/html")
@@ -332,9 +342,9 @@ class Console:
     def problem(self, request: web.Request, status: int, problem: str) -> web.Response:
         """A page that says why something was not answered, with the links of this log."""
         body = self.templates.get_template("problem.html").render(
-            problem=problem, status=status, menu=MENU, here=request.path.removeprefix(self.under), log=self.source.name, version=__version__,
+            problem=problem, status=status, menu=MENU, here=self._here(request), log=self.source.name, version=__version__,
             frame="part.html" if request.headers.get("X-Part") == "main" else "frame.html", looking=None, title_="Not answered",
-            following=False, windows=(), query={}, url=request.path, under=self.under, clusters=self.clusters,
+            following=False, windows=(), query={}, url=request.rel_url.raw_path, under=self.under, clusters=self.clusters,
             now_="" if status == 404 or "at" not in request.query else str(request.rel_url.without_query_params("at")),
         )  # fmt: skip
         return web.Response(status=status, text=body, content_type="text/html")
@@ -380,6 +390,24 @@ class Console:
 
     async def _trust(self, _: web.Request, looking: Looking) -> tuple[str, str, Mapping[str, Any]]:
         return "trust.html", "Trust", await trust.page(self.source, self.verifying, looking)
+
+
+def place_of(cluster: str) -> str:
+    """Where the pages of a further cluster are: its name as one segment of a path, in which only what has to be is escaped.
+
+    Raises:
+        BadInput: no path can have it.
+    """
+    if not cluster.strip("."):
+        raise BadInput(
+            f"--also {cluster!r}: no path can have this name, a browser takes it for another folder; show this cluster in a console of its own"
+        )
+    return f"/in/{quote(cluster, safe=SEGMENT)}"
+
+
+def routed(path: str) -> str:
+    """A path as the router compares it: without its escapes, but for those of a slash and a percent sign."""
+    return unquote(path.replace("%25", "%2525").replace("%2F", "%252F"))
 
 
 def templates() -> Environment:

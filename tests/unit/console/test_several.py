@@ -10,12 +10,14 @@ import pytest
 from aiohttp import ClientSession, CookieJar
 
 from tests.unit.console.conftest import LOG, ONCE, Browser
+from tidewright.asking.errors import BadInput
 from tidewright.asking.exported import ExportedLog
 from tidewright.asking.options import AskedLogOptions
 from tidewright.asking.source import RunningLog, Source
 from tidewright.cli import main, webconsole
+from tidewright.console import listing
 from tidewright.console.access import Access, named
-from tidewright.console.server import Console
+from tidewright.console.server import Console, place_of
 from tidewright.log.connection import Log
 from tidewright.log.export import ExportFile
 
@@ -99,3 +101,67 @@ def test_a_log_of_another_cluster_is_not_shown_under_the_name_that_was_asked_for
     assert main.run(["console", "--cluster", "east", "--also", "local"]) == 2
     said = capfd.readouterr()
     assert "--also local: what is found under this name is the log of cluster shop" in said.out + said.err
+
+
+ODD = ("prod eu", "a/b", "50% off", "été", "a+b", "x&y=1", "it's", "{name}", 'quo"te', "50%20", "#1?", "<b>")
+
+
+@asynccontextmanager
+async def beside(name: str) -> AsyncIterator[Browser]:
+    """A browser at the console of two clusters, of which one has such a name."""
+    access = Access(frozenset(), once=ONCE)
+    places = {"east": "", name: place_of(name)}
+    first, other = (
+        Console(ExportedLog(ExportFile(LOG)), access, following=False, under=under, clusters=places)
+        for under in places.values()
+    )
+    first.others = (other,)
+    await first.start("127.0.0.1", 0)
+    access.hosts = named("127.0.0.1", first.port, ())
+    async with ClientSession(cookie_jar=CookieJar(unsafe=True)) as session:
+        yield Browser(first, session)
+    await first.stop()
+
+
+@pytest.mark.parametrize("name", ODD)
+async def test_every_name_of_a_cluster_leads_to_its_pages_and_from_one_to_the_next(name: str) -> None:
+    async with beside(name) as browser:
+        under = place_of(name)
+        token = await browser.get(f"{under}/events?token={ONCE}&at=seq:3000")
+        assert (token.status, token.headers["Location"]) == (303, f"{under}/events?at=seq:3000")
+        start = await browser.get("/?at=seq:3000")
+        (there,) = {
+            a["href"] for tag, a in start.elements if tag == "a" and a.get("href", "").startswith("/in/")
+        }
+        assert there == f"{under}/"
+        assert name in start.words
+        for path, here in (("/", "/"), ("/events", "/events"), ("/capacity", "/capacity")):
+            page = await browser.get(f"{under}{path}?at=seq:3000")
+            assert page.status == 200, path
+            ours = {a["href"] for tag, a in page.elements if tag == "a" and a.get("aria-current") == "page"}
+            assert [url.partition("?")[0] for url in ours] == [f"{under}{here}"]
+            (form,) = (a for tag, a in page.elements if tag == "form" and a.get("id") == "time")
+            assert form["action"] == f"{under}{path}"
+            assert (await browser.get(f"{form['action']}?at=seq:2000")).status == 200
+            links = {a["href"] for tag, a in page.elements if tag == "a" and a["href"].startswith("/object")}
+            assert not links, "a page of this cluster leads to those of this cluster"
+        lost = await browser.get(f"{under}/no-such-page")
+        assert lost.status == 404
+        assert f"{under}/capacity" in {a["href"] for tag, a in lost.elements if tag == "a"}
+        assert (await browser.get(f"{under}/api/v1/get")).status == 200
+
+
+async def test_the_next_page_of_a_list_is_one_of_the_same_cluster(
+    visitor: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "AT_ONCE", 1)
+    page = await (await visitor.enter()).get("/in/west/objects/watermarkpodautoscaler?at=seq:3000")
+    (onward,) = (a["href"] for tag, a in page.elements if tag == "a" and a.get("rel") == "next")
+    assert onward.startswith("/in/west/objects/watermarkpodautoscaler?")
+    assert (await visitor.get(onward)).status == 200
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_a_name_that_no_path_can_have_is_refused(name: str) -> None:
+    with pytest.raises(BadInput, match="no path can have this name"):
+        place_of(name)
