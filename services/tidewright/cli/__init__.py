@@ -24,6 +24,7 @@ cloud        `cloud serve`: our clouds, for others
 suggested    what a shell completes a line with
 What several commands share
     options, metricsflags, typed, chart     flags of most, values that are typed, a chart in a terminal
+    answers      what `-o json` prints of what is no question
     boundflags, cloudflags, modeflags       what the actuator may do, which clouds there are, which services act
     helppages    help of one screen, and `--help-all`
 contract/    generates proto/ and docs/reference/, and holds proto/ compatible (not part of the command)

@@ -25,14 +25,14 @@ async def test_it_scales_up_and_down_explains_both_and_leaves_nothing_behind(tmp
         out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
     summary = json.loads(out)
-    assert summary["decisions"]["scale_ups"] > 0
-    assert summary["decisions"]["scale_downs"] > 0
-    for key, up in (("scale_up", True), ("scale_down", False)):
+    assert summary["decisions"]["scaleUps"] > 0
+    assert summary["decisions"]["scaleDowns"] > 0
+    for key, up in (("scaleUp", True), ("scaleDown", False)):
         explained = summary[key]
         assert (explained["to"] > explained["from"]) is up
         assert explained["outcome"] == "applied"
         assert any("watermark" in sentence for sentence in explained["explanation"])
-    replicas = [n for _, n in summary["replicas"]]
+    replicas = [point["value"] for point in summary["replicas"]]
     assert max(replicas) > replicas[-1]
     assert (tmp_path / "d" / "nats" / "jetstream").is_dir()
     assert str(tmp_path / "d") == summary["log"]["folder"]
@@ -51,14 +51,14 @@ async def test_nodes_follow_pods_and_what_that_saved_is_said(tmp_path: Path) -> 
     assert process.returncode == 0, err.decode()
     summary = json.loads(out)
     decisions, saved = summary["decisions"], summary["saved"]
-    assert decisions["nodes_ordered"] > 0
-    assert decisions["nodes_removed"] > 0
-    nodes = [count for _, count in summary["nodes"]]
+    assert decisions["nodesOrdered"] > 0
+    assert decisions["nodesRemoved"] > 0
+    nodes = [point["value"] for point in summary["nodes"]]
     assert max(nodes) > nodes[-1]
-    for key in ("scale_up", "scale_down"):
+    for key in ("scaleUp", "scaleDown"):
         assert summary[key]["explanation"]
-    assert 0 < saved["paid"]["node_hours"] < saved["standing"]["node_hours"]
-    assert 0 < saved["paid"]["price"] < saved["standing"]["price"]
+    assert 0 < saved["paid"]["nodeHours"] < saved["standing"]["nodeHours"]
+    assert 0 < saved["paid"]["priceMicro"] < saved["standing"]["priceMicro"]
     assert b"remove" in err  # the live lines
     left = [p for p in psutil.process_iter() if str(tmp_path) in " ".join(_command(p))]
     assert left == []

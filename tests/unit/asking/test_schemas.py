@@ -13,6 +13,7 @@ import pytest
 
 from tidewright.asking.answers import ANSWERS
 from tidewright.cli import main
+from tidewright.cli.answers import COMMANDS
 
 ROOT = Path(__file__).parents[3]
 LOG = str(ROOT / "tests" / "recorded" / "chaos.twlog")
@@ -95,7 +96,8 @@ COUNTS = frozenset(
         "sequence", "objects", "decisions", "differences", "times", "writtenByUs", "nodes", "pods", "fromNodes", "toNodes",
         "maxNodes", "limitPods", "nowPods", "thenPods", "replicas", "changedCosts", "leftOut", "messages", "events",
         "checkpoints", "undecided", "setAside", "keys", "history", "commits", "unknown", "goneOnFrom", "samples", "scaleUps",
-        "scaleDowns",
+        "scaleDowns", "total", "nodesOrdered", "nodesRemoved", "nodesDrained", "podsEvicted", "removalsUndone", "speed",
+        "generation", "seed", "count", "struck", "status", "probability", "created", "bound", "ended", "mostPending",
     )
 )  # fmt: skip
 """Numbers of things, by what they are called."""
@@ -124,7 +126,9 @@ def answers(words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_every_question_is_asked() -> None:
-    assert ASKED.keys() == ANSWERS.keys() == {path.stem for path in SCHEMAS.glob("*.json")}
+    assert ASKED.keys() == ANSWERS.keys()
+    assert not ANSWERS.keys() & COMMANDS.keys()
+    assert ANSWERS.keys() | COMMANDS.keys() == {path.stem for path in SCHEMAS.glob("*.json")}
 
 
 @pytest.mark.parametrize("question", ASKED)
@@ -156,7 +160,7 @@ def times(value: Any, path: str = "$") -> Iterator[tuple[str, str]]:
             yield from times(member, f"{path}[{n}]")
 
 
-@pytest.mark.parametrize("question", ANSWERS)
+@pytest.mark.parametrize("question", ANSWERS | COMMANDS)
 def test_an_amount_has_its_unit_in_its_name(question: str) -> None:
     schema = json.loads((SCHEMAS / f"{question}.json").read_text())
     unknown = {name for name, member in members(schema) if is_a_number(member)} - COUNTS - OF_A_METRIC

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
+from tests.answers import fits
 from tidewright.cli.chart import bars, chart, sampled
 from tidewright.cli.demo.objects import Windows, marks_for
 from tidewright.cli.demo.story import Story
-from tidewright.cli.demo.summary import DemoRun, as_json, as_text
+from tidewright.cli.demo.summary import DemoRun, as_text, summary
 from tidewright.cli.demo.view import Lines, Screen
 from tidewright.cli.typed import typed
 from tidewright.events.autoscaler import HoldReplicas
@@ -112,8 +113,8 @@ def test_a_step_that_held_already_is_not_told_twice(capsys: pytest.CaptureFixtur
     assert [line[:30].split("replicas")[0].strip() for line in told_lines] == ["2 -> 6", "6 -> 7", "6 -> 5"]
     assert "(rejected: replicas is 5)" in told_lines[1]
     assert "(open)" in told_lines[2]
-    assert as_json(story, RUN)["decisions"]["scale_ups"] == 2
-    assert as_json(story, RUN)["decisions"]["by_type"] == {"scale-workload": 4}
+    assert summary(story, RUN).decisions.scale_ups == 2
+    assert summary(story, RUN).decisions.by_type == {"scale-workload": 4}
 
 
 def test_pods_that_serve_are_counted() -> None:
@@ -130,17 +131,20 @@ def test_pods_that_serve_are_counted() -> None:
 def test_what_was_not_carried_out_is_said_with_its_reason() -> None:
     limited = [Rejected(at=21.0, decision=f"autoscaler.0.{n}.1", reason="RateLimited") for n in range(2)]
     story = told(*STORY[:-4], Rejected(at=21.0, decision="autoscaler.0.20.0", reason="Conflict"), *limited)
-    assert as_json(story, RUN)["decisions"]["unmet_because"] == {"RateLimited": 2, "Conflict": 1}
+    assert summary(story, RUN).decisions.unmet_because == {"RateLimited": 2, "Conflict": 1}
     said = next(line for line in as_text(story, RUN).splitlines() if "outcomes:" in line)
     assert "1 applied, 3 rejected (2 object events beyond what one object may have, 1 from a count" in said
 
 
 def test_the_summary_says_how_many_and_why() -> None:
-    content = as_json(told(*STORY), RUN)
-    assert content["decisions"]["total"] == 4
-    assert (content["decisions"]["scale_ups"], content["decisions"]["scale_downs"]) == (2, 1)
-    assert content["scale_up"]["outcome"] == "applied"
-    assert content["scale_up"]["explanation"]
+    content = summary(told(*STORY), RUN)
+    assert content.decisions.total == 4
+    assert (content.decisions.scale_ups, content.decisions.scale_downs) == (2, 1)
+    assert content.scale_up is not None
+    assert content.scale_up.outcome == "applied"
+    assert content.scale_up.explanation
+    fits("demo.load", content)
+    fits("demo.load", summary(told(), RUN))
     text = as_text(told(*STORY), RUN)
     assert "4 decisions" in text
     assert "Why 2 -> 6 replicas (decision autoscaler.0.10.0)" in text

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.answers import fits
 from tidewright.asking.errors import BadInput
 from tidewright.cli.demo.command import demo
 from tidewright.cli.demo.nodes.play import TIMETABLE, WORKLOADS, groups, settings
 from tidewright.cli.demo.nodes.story import NodesStory
-from tidewright.cli.demo.nodes.summary import NodesRun, as_json, as_text
+from tidewright.cli.demo.nodes.summary import NodesRun, as_text, summary
 from tidewright.cli.demo.nodes.view import NodesLines
 from tidewright.events.base import Because, ObjectRef
 from tidewright.events.decisions import EvictPod
@@ -122,12 +123,15 @@ def test_pods_of_the_demo_are_counted() -> None:
 
 def test_the_summary_says_how_many_why_and_what_was_saved() -> None:
     story = told(*EVENTS, NodeGone(at=3 * HOUR, name="small-c"))
-    content, text = as_json(story, RUN), as_text(story, RUN)
-    assert content["decisions"]["nodes_ordered"] == 2
-    assert content["decisions"]["nodes_removed"] == 2
-    assert content["decisions"]["nodes_drained"] == 1
-    assert content["scale_down"]["node"] == "small-b"
-    assert content["saved"]["node_hours"] == pytest.approx(3)
+    content, text = summary(story, RUN), as_text(story, RUN)
+    assert content.decisions.nodes_ordered == 2
+    assert content.decisions.nodes_removed == 2
+    assert content.decisions.nodes_drained == 1
+    assert content.scale_down is not None
+    assert content.scale_down.node == "small-b"
+    fits("demo.nodes", content)
+    fits("demo.nodes", summary(NodesStory(), RUN))
+    assert content.saved.node_hours == pytest.approx(3)
     assert "Saved: 3.00 node-hours and 0.60 (30% of the price)" in text
     assert "obody needed node small-b for 240 s" in text
     assert "explain node/small-b --data /data" in text

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.answers import fits
 from tests.nats_server import EmbeddedServer
 from tidewright.asking.services import SERVICES
 from tidewright.cli.contract.permissions import publishes
@@ -73,6 +74,7 @@ async def test_the_record_is_installed_once_and_changed_when_it_differs(
     found = json.loads(capsys.readouterr().out)
     assert (found["generation"], found["history"], found["vouched"]) == (2, before, True)
     assert len(found["services"]["spread"]) == 2
+    fits("keys.show", found)
     other = KeyFolder(tmp_path / "other")
     other.make()
     shown[shown.index(str(folder.anchor))] = str(other.anchor)

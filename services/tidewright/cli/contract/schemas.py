@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from tidewright.asking.answers import ANSWERS
+from tidewright.cli.answers import COMMANDS
 from tidewright.events.registry import BY_NAME
 
 Schema: TypeAlias = dict[str, Any]
@@ -34,8 +35,9 @@ def all_schemas() -> dict[str, Schema]:
 
 
 def of_answers() -> dict[str, Schema]:
-    """Question to schema, for what every question is answered with."""
-    return {question: schema_of(answer, f"answer.{question}") for question, answer in sorted(ANSWERS.items())}
+    """Question or command to schema, for what every one of them is answered with."""
+    every = ANSWERS | COMMANDS
+    return {name: schema_of(answer, f"answer.{name}") for name, answer in sorted(every.items())}
 
 
 def tidied(node: Any) -> Any:

@@ -15,12 +15,13 @@ from typing import Annotated, Any, Literal
 import yaml
 from cyclopts import Group, Parameter
 
+from tidewright.asking.answers import builtins
 from tidewright.asking.errors import BadInput
 from tidewright.cli import datafolder
 from tidewright.cli.demo import objects, stage
 from tidewright.cli.demo.nodes.play import NodesPlay
 from tidewright.cli.demo.story import Story
-from tidewright.cli.demo.summary import DemoRun, as_json, as_text
+from tidewright.cli.demo.summary import DemoRun, as_text, summary
 from tidewright.cli.demo.view import view_for
 from tidewright.cli.stack import StackOptions
 from tidewright.cli.typed import typed
@@ -146,5 +147,5 @@ class _LoadPlay:
 
     def summary(self) -> str:
         if self.as_json:
-            return json.dumps(as_json(self.telling, self.run), indent=2)
+            return json.dumps(builtins(summary(self.telling, self.run)), indent=2)
         return as_text(self.telling, self.run)

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from tidewright.asking.answers import stamp
 from tidewright.autoscaler.tell.sentences import sentences
+from tidewright.cli.answers import (
+    AppliedRule,
+    FollowedMetric,
+    LoadStory,
+    Played,
+    Point,
+    ScaleCounts,
+    ScaledObject,
+    ToldScale,
+    Where,
+)
 from tidewright.cli.chart import chart
 from tidewright.cli.demo.objects import METRIC, NAME, NAMESPACE, Marks
 from tidewright.cli.demo.story import Story
+from tidewright.events.base import Because
 from tidewright.events.decisions import ScaleWorkload
 
 WIDTH, HEIGHT = 64, 6
@@ -45,62 +57,68 @@ class DemoRun:
     command: str = "tidewright"
 
 
-def as_json(story: Story, run: DemoRun) -> dict[str, Any]:
-    """The summary as one JSON value."""
-    return {
-        "trace": {
-            "source": run.trace,
-            "start": run.start,
-            "end": run.end,
-            "speed": run.speed,
-            "wall_s": run.wall_s,
-        },
-        "target": {"kind": "Deployment", "namespace": NAMESPACE, "name": NAME},
-        "metric": {"name": METRIC, "high_watermark": run.marks.high, "low_watermark": run.marks.low},
-        "decisions": {
-            "total": sum(story.decisions.values()),
-            "by_type": dict(sorted(story.decisions.items())),
-            "outcomes": dict(
-                sorted(Counter(type(o).__name__.lower() for o in story.outcomes.values()).items())
-            ),
-            "unmet_because": story.unmet,
-            "scale_ups": sum(s.replicas > s.from_replicas for s in story.steps),
-            "scale_downs": sum(s.replicas < s.from_replicas for s in story.steps),
-        },
-        "replicas": [[at, replicas] for at, replicas in story.replicas],
-        "load": [[at, value] for at, value in story.load],
-        "scale_up": _explained(story, story.largest(up=True)),
-        "scale_down": _explained(story, story.largest(up=False)),
-        "log": {"folder": run.folder, "cluster": run.cluster},
-    }
+def summary(story: Story, run: DemoRun) -> LoadStory:
+    """The summary for programs."""
+    outcomes = Counter(type(outcome).__name__.lower() for outcome in story.outcomes.values())
+    return LoadStory(
+        story=Played(
+            name="load", source=run.trace, since=stamp(run.start), until=stamp(run.end), speed=run.speed,
+            took_seconds=run.wall_s,
+        ),
+        target=ScaledObject(kind="Deployment", namespace=NAMESPACE, name=NAME),
+        metric=FollowedMetric(name=METRIC, high_watermark=run.marks.high, low_watermark=run.marks.low),
+        decisions=ScaleCounts(
+            total=sum(story.decisions.values()),
+            by_type=dict(sorted(story.decisions.items())),
+            outcomes=dict(sorted(outcomes.items())),
+            unmet_because=story.unmet,
+            scale_ups=sum(s.replicas > s.from_replicas for s in story.steps),
+            scale_downs=sum(s.replicas < s.from_replicas for s in story.steps),
+        ),
+        replicas=points(story.replicas),
+        load=points(story.load),
+        scale_up=_explained(story, story.largest(up=True)),
+        scale_down=_explained(story, story.largest(up=False)),
+        log=Where(folder=run.folder, cluster=run.cluster),
+    )  # fmt: skip
 
 
-def _explained(story: Story, scale: ScaleWorkload | None) -> dict[str, Any] | None:
+def points(values: Iterable[tuple[float, float]]) -> tuple[Point, ...]:
+    """A step function as answers have it."""
+    return tuple(Point(at=stamp(at), value=value) for at, value in values)
+
+
+def rules(because: Iterable[Because]) -> tuple[AppliedRule, ...]:
+    """Why, as answers have it."""
+    return tuple(AppliedRule(rule=step.rule, values=dict(step.values)) for step in because)
+
+
+def _explained(story: Story, scale: ScaleWorkload | None) -> ToldScale | None:
     if scale is None:
         return None
-    return {
-        "decision": scale.id,
-        "at": story.times[scale.id],
-        "from": scale.from_replicas,
-        "to": scale.replicas,
-        "because": [{"rule": step.rule, "values": step.values} for step in scale.because],
-        "explanation": sentences(scale.because),
-        "outcome": story.applied(scale) or None,
-    }
+    return ToldScale(
+        decision=scale.id,
+        at=stamp(story.times[scale.id]),
+        from_=scale.from_replicas,
+        to=scale.replicas,
+        because=rules(scale.because),
+        explanation=tuple(sentences(scale.because)),
+        outcome=story.applied(scale) or None,
+    )
 
 
 def as_text(story: Story, run: DemoRun) -> str:
     """The summary for people."""
-    content = as_json(story, run)
-    decisions = content["decisions"]
-    kinds = ", ".join(f"{count} {name}" for name, count in decisions["by_type"].items())
+    content = summary(story, run)
+    decisions = content.decisions
+    kinds = ", ".join(f"{count} {name}" for name, count in decisions.by_type.items())
     lines = [
         (
-            f"{decisions['total']} decisions in {_span(run.end - run.start)} of load, seen in {run.wall_s:.0f} s:"
-            f" {decisions['scale_ups']} scale-ups, {decisions['scale_downs']} scale-downs."
+            f"{decisions.total} decisions in {_span(run.end - run.start)} of load, seen in {run.wall_s:.0f} s:"
+            f" {decisions.scale_ups} scale-ups, {decisions.scale_downs} scale-downs."
         ),
         f"  by type: {kinds}" if kinds else "  none",
-        *_outcomes(decisions["outcomes"], decisions["unmet_because"]),
+        *_outcomes(decisions.outcomes, decisions.unmet_because),
         "",
         *chart(
             f"replicas of {NAMESPACE}/{NAME}", story.replicas, run.start, run.end, width=WIDTH, height=HEIGHT
@@ -108,8 +126,8 @@ def as_text(story: Story, run: DemoRun) -> str:
         "",
         *chart(f"load ({METRIC})", story.load, run.start, run.end, width=WIDTH, height=HEIGHT),
     ]
-    for direction, key in (("up", "scale_up"), ("down", "scale_down")):
-        lines += ["", *_story_of(direction, content[key])]
+    for direction, told in (("up", content.scale_up), ("down", content.scale_down)):
+        lines += ["", *_story_of(direction, told)]
     lines += [
         "",
         f"Log and cluster are kept in {run.folder}. Ask the log, or go on from there:",
@@ -129,12 +147,11 @@ def _outcomes(outcomes: Mapping[str, int], unmet: Mapping[str, int]) -> list[str
     return [f"  outcomes: {counts}" + (f" ({because})" if because else "")]
 
 
-def _story_of(direction: str, explained: dict[str, Any] | None) -> list[str]:
-    if explained is None:
+def _story_of(direction: str, told: ToldScale | None) -> list[str]:
+    if told is None:
         return [f"No scale-{direction}: the load never asked for one."]
-    title = f"Why {explained['from']} -> {explained['to']} replicas (decision {explained['decision']}):"
-    outcome = explained["outcome"] or "open"
-    return [title, *(f"  - {line}" for line in explained["explanation"]), f"  - Outcome: {outcome}."]
+    title = f"Why {told.from_} -> {told.to} replicas (decision {told.decision}):"
+    return [title, *(f"  - {line}" for line in told.explanation), f"  - Outcome: {told.outcome or 'open'}."]
 
 
 def _span(seconds: float) -> str:

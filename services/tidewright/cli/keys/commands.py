@@ -8,9 +8,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from tidewright.asking.answers import builtins
 from tidewright.asking.errors import BadInput, translated
 from tidewright.asking.options import AskedLogOptions, LogOptions, Output, emit
 from tidewright.asking.tables import plain
+from tidewright.cli.answers import KeyRecordOfLog
 from tidewright.cli.contract.writing import WRITES
 from tidewright.cli.keys import manifests
 from tidewright.cli.keys.folder import ROOT, KeyFolder
@@ -77,42 +79,39 @@ def show(*, log: AskedLogOptions | None = None, output: Output = "table") -> int
     """The key record on the log, and whether the trust anchor vouches for it (`--trust`)."""
     on = log or AskedLogOptions()
 
-    async def run() -> dict[str, object]:
+    async def run() -> KeyRecordOfLog:
         async with await Log.connect(on.nats, on.cluster, credentials=on.identity(), timeout_s=5.0) as it:
             it.authenticate(anchors=keyfiles.read_anchors(on.trust) if on.trust else None)
             await it.adopt_slots()
             keys = await it.key_record()
             if keys is None:
-                return {"cluster": on.cluster, "generation": 0, "services": {}}
+                return KeyRecordOfLog(cluster=on.cluster, generation=0, services={})
             said = keys.said
-            return {
-                "cluster": on.cluster,
-                "log": said.log,
-                "generation": said.generation,
-                "history": said.history,
-                "root": said.root,
-                "vouched": on.trust is not None,
-                "services": {
-                    entry.service: [keyfiles.key_id(keyfiles.decoded(key)) for key in entry.keys]
+            return KeyRecordOfLog(
+                cluster=on.cluster, generation=said.generation, log=said.log, history=said.history, root=said.root,
+                vouched=on.trust is not None,
+                services={
+                    entry.service: tuple(keyfiles.key_id(keyfiles.decoded(key)) for key in entry.keys)
                     for entry in said.services
                 },
-            }
+            )  # fmt: skip
 
     with translated():
         record = asyncio.run(run())
-    emit(record, output, lambda: plain(_table(record)))
+    emit(builtins(record), output, lambda: plain(_table(record)))
     return 0
 
 
-def _table(record: dict[str, object]) -> str:
-    services = record["services"]
-    if not isinstance(services, dict) or not services:
-        return f"the log of {record['cluster']} has no key record: nothing on it is authenticated"
-    vouched = "the trust anchor vouches for it" if record["vouched"] else "not checked: pass --trust root.pub"
-    head = f"generation {record['generation']}, by root key {record['root']} ({vouched}); "
-    head += f"sequences up to {record['history']} were written before"
-    width = max(map(len, services))
-    return "\n".join([head, *(f"  {name:{width}}  {', '.join(keys)}" for name, keys in services.items())])
+def _table(record: KeyRecordOfLog) -> str:
+    if not record.services:
+        return f"the log of {record.cluster} has no key record: nothing on it is authenticated"
+    vouched = "the trust anchor vouches for it" if record.vouched else "not checked: pass --trust root.pub"
+    head = f"generation {record.generation}, by root key {record.root} ({vouched}); "
+    head += f"sequences up to {record.history} were written before"
+    width = max(map(len, record.services))
+    return "\n".join(
+        [head, *(f"  {name:{width}}  {', '.join(keys)}" for name, keys in record.services.items())]
+    )
 
 
 def archiver(

@@ -7,9 +7,11 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Group, Parameter
 
+from tidewright.asking.answers import builtins
 from tidewright.asking.errors import BadInput
 from tidewright.asking.options import Output, emit
 from tidewright.asking.tables import plain
+from tidewright.cli import answers
 from tidewright.cli.sim.target import TargetFlags, connected
 
 MATCH = Group("Which requests", sort_key=10)
@@ -103,7 +105,11 @@ def add(
         "count": count,
     }
     fault = _ask(target, "POST", "/sim/faults", rule)
-    emit(fault, output, lambda: plain(f"fault {fault['id']} in force: {_told(fault)}"))
+    emit(
+        builtins(answers.fault(fault)),
+        output,
+        lambda: plain(f"fault {fault['id']} in force: {_told(fault)}"),
+    )
     return 0
 
 
@@ -112,7 +118,7 @@ def list_(*, target: TargetFlags | None = None, output: Output = "table") -> int
     """The rules in force, and how often each has struck."""
     rules = _ask(target, "GET", "/sim/faults")
     emit(
-        rules,
+        builtins(answers.FaultRules(items=tuple(answers.fault(rule) for rule in rules))),
         output,
         lambda: plain("\n".join(f"{rule['id']}: {_told(rule)}" for rule in rules)) or "no faults",
     )

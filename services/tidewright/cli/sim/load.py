@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
+from tidewright.asking.answers import builtins
 from tidewright.asking.errors import BadInput, translated
 from tidewright.asking.options import Output, emit
+from tidewright.cli.answers import ReplayedLoad
 from tidewright.cli.sim.target import TargetFlags, connected
+
+if TYPE_CHECKING:
+    from tidewright.sim.load import LoadReport
 
 RECORDING = Group("Recording", sort_key=10)
 
@@ -49,7 +54,7 @@ def load(
     A pod is created when its time comes, runs as long as it ran, and is deleted when it has ended.
     """
     from tidewright.host.process.process import configure_logs
-    from tidewright.sim.load import LoadError, LoadOptions, LoadReport, read_pods, replay
+    from tidewright.sim.load import LoadError, LoadOptions, read_pods, replay
 
     configure_logs("warning", "console")
     if speed is not None and speed <= 0:
@@ -88,9 +93,7 @@ def load(
         return 130
     if sys.stderr.isatty():
         print(file=sys.stderr)
-    import msgspec
-
-    emit(msgspec.to_builtins(report), output, lambda: _line(report))
+    emit(builtins(_answer(report)), output, lambda: _line(report))
     return 0
 
 
@@ -145,6 +148,13 @@ async def _clock(kube: Any, speed: float | None) -> Any:
         wall = clock.now()
         clock.set(ClockSet(at=wall, wall=wall, log=wall, speed=speed))
     return clock
+
+
+def _answer(report: LoadReport) -> ReplayedLoad:
+    return ReplayedLoad(
+        pods=report.pods, nodes=report.nodes, created=report.created, bound=report.bound, ended=report.ended,
+        most_pending=report.peak_pending, waited_seconds=report.waited_s,
+    )  # fmt: skip
 
 
 def _line(report: Any) -> str:

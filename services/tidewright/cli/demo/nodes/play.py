@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 import yaml
 
+from tidewright.asking.answers import builtins
 from tidewright.cli.demo.nodes.story import NAMESPACE, NodesStory
-from tidewright.cli.demo.nodes.summary import NodesRun, as_json, as_text
+from tidewright.cli.demo.nodes.summary import NodesRun, as_text, summary
 from tidewright.cli.demo.nodes.view import view_for
 from tidewright.cli.stack import StackOptions
 from tidewright.cli.typed import typed
@@ -185,5 +186,5 @@ class NodesPlay:
     def summary(self) -> str:
         """What happened and what it saved, as it is printed at the end."""
         if self._json:
-            return json.dumps(as_json(self.telling, self._run), indent=2)
+            return json.dumps(builtins(summary(self.telling, self._run)), indent=2)
         return as_text(self.telling, self._run)
