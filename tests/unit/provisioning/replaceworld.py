@@ -161,6 +161,15 @@ class Pools(Removing):
         """How each replacement ended."""
         return [(one.result, one.reason) for one in self.of(p.EndReplacement)]
 
+    def most_at_once(self) -> int:
+        """How many replacements were under way at a time."""
+        under_way, most = 0, 0
+        for decision in self.said:
+            under_way += isinstance(decision, p.ReplaceNodes)
+            under_way -= isinstance(decision, p.EndReplacement)
+            most = max(most, under_way)
+        return most
+
     def boots_s(self, group: str, seconds: float) -> None:
         """The last node of a group took so long to come."""
         self.state.groups[NodeGroupId(group)].boot_s = seconds

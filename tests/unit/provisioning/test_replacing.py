@@ -354,16 +354,6 @@ def two_that_go_alone(config: JsonObject | None = None) -> Pools:
     return cluster
 
 
-def most_at_once(cluster: Pools) -> int:
-    """How many replacements were under way at a time."""
-    under_way, most = 0, 0
-    for decision in cluster.said:
-        under_way += isinstance(decision, p.ReplaceNodes)
-        under_way -= isinstance(decision, p.EndReplacement)
-        most = max(most, under_way)
-    return most
-
-
 @pytest.mark.parametrize(("drains", "at_once"), [(1, 1), (4, 2)])
 def test_as_many_are_replaced_at_once_as_may_be_drained(drains: int, at_once: int) -> None:
     cluster = two_that_go_alone({"max-drain-parallelism": drains})
@@ -373,7 +363,7 @@ def test_as_many_are_replaced_at_once_as_may_be_drained(drains: int, at_once: in
     cluster.comes = True
     cluster._inbox += cluster._grow("cheap", at_once)
     cluster.advance(1200)
-    assert most_at_once(cluster) == at_once
+    assert cluster.most_at_once() == at_once
     assert sorted(cluster.deleted) == ["dear0", "late0"]
     assert cluster.ended() == [("Done", "")] * 2
     assert (cluster.price_micro, cluster.without_place) == (600_000, [])
