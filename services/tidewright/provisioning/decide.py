@@ -240,14 +240,14 @@ def _scanned(state: State, event: TimerFired) -> Sequence[Decision]:
     if state.due is not None and state.due <= now:
         return [SetTimer(at=now, key=SCAN, due=state.due + SOON_S)]
     index = index_of(state)
-    made = taken_up(state, index)
+    made = taken_up(state, index, now)
     if not may_come(state, index):
         return []
     if reads_first(state, index, now):
         return [SetTimer(at=now, key=SCAN, due=now + SOON_S)]
     with PARTS.measure(parts.FIND_UNNEEDED):
         at = as_of(state, index.settings, now)
-        room = made.scene.room if made is not None else room_of(state, at)
+        room = made.scene.room if made is not None and made.whole else room_of(state, at)
         if not index.settings.scale_down or not healthy(cards_of(state, index, at), index.settings):
             found = forgotten(state, now)
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 
 import msgspec
 
@@ -218,6 +219,7 @@ class Pass:
         )
         self._simulation.destinations.last = memory.pointer
         self._interval = shortest(memory, settings, now)
+        self._willing = willing
         self._examined = order.examined(
             willing, lambda node: scene.kind_of(node, settings, now), memory.unneeded
         )
@@ -229,12 +231,22 @@ class Pass:
         )
         kept = _kept(scene, self._examined, memory, settings, self._most)
         self._unneeded = self._simulation.adopt(kept)
+        # What was found before is put back in every part: counted, it would leave nothing to try once it is much.
+        self._simulation.tries = 0
         self._counted = sum(
             not scene.groups[node.group].zero_or_max for node in self._examined if node.name in self._unneeded
         )
+        self._places: Mapping[str, Mapping[PodKey, str]] = {}
+        self._before = len(self._unneeded)
+        self._ranks: dict[str, int] | None = None
         self._refused: dict[str, Refusal] = {}
         self._limited = False
         self._next = 0
+
+    @property
+    def plain(self) -> bool:
+        """Whether it may be taken up, see `taken_up`: in whatever order pods are put where they go, the same is left."""
+        return self._simulation.plain
 
     @property
     def destinations(self) -> Destinations:
@@ -263,9 +275,43 @@ class Pass:
                 self._counted += not self.scene.groups[node.group].zero_or_max
         self._next = len(self._examined)
 
+    def taken_up(self, memory: Memory, now: float) -> bool:
+        """Be as a pass would be that begins now, by what is remembered of what this one has found so far.
+
+        Nothing else may have changed, and nothing that this one has refused be looked at again. False: such a one would
+        find otherwise, or do so in another order; then this one is of no use any more.
+        """
+        found, known = self._unneeded, memory.places
+        if not self.plain or found.keys() != known.keys() or not self._in_order():
+            return False
+        if any(known[name] is not moves and known[name] != moves for name, moves in self._places.items()):
+            return False
+        self._simulation.settle(list(found.values())[self._before :], now)
+        self._simulation.destinations.last = memory.pointer
+        for name, removal in found.items():
+            if removal.moves is not known[name]:
+                moves = known[name]
+                found[name] = msgspec.structs.replace(removal, moves=moves, own=tuple(moves))
+        self.memory, self.now, self._before = memory, now, len(found)
+        self._examined = [node for node in self._examined if node.name not in self._refused]
+        self._refused, self._limited, self._next = {}, False, 0
+        return True
+
+    def _in_order(self) -> bool:
+        """Whether what was found is in the order in which it would be taken over."""
+        if self._ranks is None:
+            kinds = order.examined(
+                self._willing, lambda node: self.scene.kind_of(node, self.settings, self.now), ()
+            )
+            self._ranks = {node.name: rank for rank, node in enumerate(kinds)}
+        new = list(self._unneeded)[max(0, self._before - 1) :]
+        ranks = [self._ranks[name] for name in new]
+        return all(one < other for one, other in pairwise(ranks))
+
     def plan(self) -> PassPlan:
         """What it has found."""
         memory, now = self.memory, self.now
+        self._places = self._simulation.places(self._unneeded)
         return PassPlan(
             candidates=[node.name for node in self._examined],
             uses={},
@@ -280,7 +326,7 @@ class Pass:
                 last_pass=now,
                 interval_s=self._interval,
                 hints=self._hints.now,
-                places=self._simulation.places(self._unneeded),
+                places=self._places,
                 pointer=self._simulation.destinations.last,
             ),
         )
@@ -302,11 +348,19 @@ def simulate(
 def _kept(
     scene: Scene, nodes: Sequence[SceneNode], memory: Memory, settings: Settings, most: int
 ) -> dict[str, Mapping[PodKey, str]]:
-    """Nodes that were unneeded before, with where their pods go, as far as that is remembered and wanted."""
+    """Nodes that were unneeded before, with where their pods go, as far as that is remembered and wanted.
+
+    Those of zero-or-max groups are wanted however many there are: found anew by every part, they would leave it no time for others.
+    """
     if "B22" in settings.as_reference and not scene.adopts:
         return {}
-    names = [node.name for node in nodes if node.name in memory.places]
-    return {name: memory.places[name] for name in names[:most]}
+    kept: dict[str, Mapping[PodKey, str]] = {}
+    counted = 0
+    for node in nodes:
+        if node.name in memory.places and (scene.groups[node.group].zero_or_max or counted < most):
+            kept[node.name] = memory.places[node.name]
+            counted += not scene.groups[node.group].zero_or_max
+    return kept
 
 
 def candidates_of(scene: Scene, memory: Memory, settings: Settings, now: float) -> list[SceneNode]:

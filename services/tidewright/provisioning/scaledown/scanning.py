@@ -109,6 +109,11 @@ class LiveScene(passes.Scene):
         self.kept_for = set_aside(state)
         self.replacing = False
 
+    def goes_on(self, room: Room, now: float) -> None:
+        """As of a later time, at which nothing is otherwise but what time itself makes so."""
+        self.room, self.now = room, now
+        self.delayed = delayed(self.state, self.index.settings, now)
+
     @classmethod
     def of(cls, state: State, index: Index, now: float) -> LiveScene:
         """Without regard to what is not there yet: for who only asks."""
@@ -254,17 +259,40 @@ def as_of(state: State, settings: Settings, now: float) -> float:
     return scan.began if later and scan.began is not None else now
 
 
-def taken_up(state: State, index: Index) -> UnderWay | None:
+def taken_up(state: State, index: Index, now: float) -> UnderWay | None:
     """What the next part goes on from, taken out of the index; None where it has to begin, or to make again what is not kept.
 
     Parts are counted also where none is made, so it is asked whether it is of the same beginning, too.
     """
     made, index.under_way = index.under_way, None
-    if made is None or not of_one_piece(state, index.settings):
-        return None
     scan = state.scan
-    goes_on = (made.part + 1, made.restarts, made.scene.now) == (scan.part, scan.restarts, scan.began)
-    return made if goes_on else None
+    if made is None or (made.part + 1, made.restarts) != (scan.part, scan.restarts):
+        return None
+    if of_one_piece(state, index.settings):
+        return made if made.whole and made.scene.now == scan.began else None
+    return made if not made.whole and _as_it_was(state, index, made, now) else None
+
+
+def _as_it_was(state: State, index: Index, made: UnderWay, now: float) -> bool:
+    """Whether a part that begins with what is recorded would look at what the part before it has left: no node was read anew, and
+    time has changed nothing.
+    """
+    cards, then = made.scene.cards, made.scene.now
+    return (
+        not (index.changed or index.owners_changed)
+        and cards.next_change() > now
+        and all(paused.until > now for paused in state.paused.values())
+        and all(backed_off(one, then) is backed_off(one, now) for one in state.backoff.values())
+    )
+
+
+def _keeps(made: UnderWay, index: Index) -> bool:
+    """Whether the next part may go on from this one. One of ours does only where nothing waits, or keeps room."""
+    if not made.run.more:
+        return False
+    return made.whole or (
+        not index.settings.as_reference and made.run.plain and made.scene.room.grid is index.grid
+    )
 
 
 def let_go(state: State, index: Index) -> None:
@@ -276,11 +304,17 @@ def let_go(state: State, index: Index) -> None:
 def _made(state: State, index: Index, room: Room, made: UnderWay | None, now: float) -> UnderWay:
     """The pass with a part more.
 
-    One of one piece is made as far as so many parts come: what is not kept any more, after a restart, is made again.
+    One of one piece is made as far as so many parts come: what is not kept any more, after a restart, is made again. Any
+    other begins with what is recorded; where the part before is kept, and would have left the same, it goes on from that.
     """
     settings, part = index.settings, max(1, state.scan.part)
     whole = of_one_piece(state, settings)
-    if made is None:
+    if made is not None and not whole:
+        stands = room.grid is index.grid and made.run.taken_up(memory_of(state, settings, now), now)
+        made = made if stands else None
+    if made is not None:
+        made.scene.goes_on(room, as_of(state, settings, now))
+    else:
         now = as_of(state, settings, now)
         scene = LiveScene(state, index, cards_of(state, index, now), room, now)
         scene.adopts = not whole
@@ -290,8 +324,7 @@ def _made(state: State, index: Index, room: Room, made: UnderWay | None, now: fl
         made = UnderWay(part, state.scan.restarts, whole, scene, run)
     made = made._replace(part=part)
     made.run.go_on(MOST_TRIES * part if whole else MOST_TRIES)
-    if whole and made.run.more:
-        index.under_way = made
+    index.under_way = made if _keeps(made, index) else None
     return made
 
 
@@ -300,6 +333,9 @@ def part_of_a_pass(state: State, index: Index, room: Room, kept: UnderWay | None
     settings = index.settings
     made = _made(state, index, room, kept, now)
     scene, plan = made.scene, made.run.plan()
+    # A pass that tried nodes again which it has refused itself would not end; the next one comes no sooner than that.
+    rested = now + settings.scan_interval_s
+    plan.memory.recheck_at = {name: max(at, rested) for name, at in plan.memory.recheck_at.items()}
     found = Found(plan=plan)
     if plan.more and made.whole:
         if state.scan.before is None:

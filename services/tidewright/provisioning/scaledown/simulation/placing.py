@@ -8,7 +8,7 @@ Shapes whose terms look at other pods are asked of the grid each time.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import cast
 
@@ -224,6 +224,14 @@ class Destinations:
             known = self._alone[shape.digest] = counted_alone(shape) and not shape.claims and not shape.single
         return known
 
+    def amounts_alone(self, shapes: Iterable[PodShape]) -> bool:
+        """Whether pods of these shapes look at nothing but amounts, and nobody looks at where they are."""
+        return all(self.simple(shape) and not self.noticed(shape) for shape in shapes)
+
+    def simple(self, shape: PodShape) -> bool:
+        """Whether a pod looks at nothing but amounts."""
+        return self.counted(shape) and not (shape.host_ports or shape.anti_affinity or shape.volumes)
+
     def mask(self, shape: PodShape) -> Mask:
         """Where a pod may be, by the nodes and by who is there; amounts left aside."""
         mask = self._masks.get(shape.digest)
@@ -259,6 +267,7 @@ class Adoption:
 
     Attributes:
         taken: the nodes that were, so far.
+        shapes: of the pods of all nodes that might be.
     """
 
     def __init__(self, destinations: Destinations, kept: Mapping[str, Mapping[PodKey, str]]) -> None:
@@ -266,7 +275,7 @@ class Adoption:
         self.taken: list[str] = []
         self._kept = kept
         self._pods: list[Resident] = []
-        self._shapes: list[PodShape] = []
+        self.shapes: list[PodShape] = []
         self._standing: dict[str, tuple[int, int]] = {}
         self._rows: Ints = np.zeros(0, dtype=np.int64)
         self._numbers: Ints = self._rows
@@ -289,7 +298,7 @@ class Adoption:
             rows += cast("list[int]", found)
             known.update(zip(pods.digests, pods.shapes, strict=True))
         numbers = {digest: number for number, digest in enumerate(known)}
-        self._shapes = list(known.values())
+        self.shapes = list(known.values())
         self._rows = np.array(rows, dtype=np.int64)
         self._numbers = np.array(list(map(numbers.__getitem__, digests)), dtype=np.int64)
         if digests:
@@ -303,7 +312,7 @@ class Adoption:
         stay[[row for name in self._kept if (row := destinations.grid.rows.get(name)) is not None]] = False
         nowhere = np.zeros(len(stay), dtype=np.bool_)
         masks = np.stack(
-            [destinations.mask(shape) if self._simple(shape) else nowhere for shape in self._shapes]
+            [destinations.mask(shape) if destinations.simple(shape) else nowhere for shape in self.shapes]
         )
         wrong = np.flatnonzero(~(masks[self._numbers, self._rows] & stay[self._rows])).tolist()
         for name in self._with(wrong):
@@ -334,7 +343,7 @@ class Adoption:
         touched = np.flatnonzero(short[self._rows] & counted).tolist()
         for name in self._with(touched):
             self._narrow[name] = [
-                (self._shapes[self._numbers[at]], int(self._rows[at]))
+                (self.shapes[self._numbers[at]], int(self._rows[at]))
                 for at in range(*self._standing[name])
                 if short[self._rows[at]]
             ]
@@ -346,12 +355,6 @@ class Adoption:
             begin, end = self._standing[name]
             found[begin:end] = True
         return found
-
-    def _simple(self, shape: PodShape) -> bool:
-        """Whether a pod looks at nothing but amounts."""
-        return self.destinations.counted(shape) and not (
-            shape.host_ports or shape.anti_affinity or shape.volumes
-        )
 
     def take(self, name: str) -> bool:
         """Whether a node's pods fit where they are to go, beside all that were taken before it; then they are there."""
@@ -377,16 +380,16 @@ class Adoption:
 
     def _amounts(self) -> dict[str, Ints]:
         """What each shape asks for, by resource."""
-        names = {name for shape in self._shapes for name, amount in shape.requests.items() if amount > 0}
+        names = {name for shape in self.shapes for name, amount in shape.requests.items() if amount > 0}
         return {
-            name: np.array([max(0, shape.requests.get(name, 0)) for shape in self._shapes], dtype=np.int64)
+            name: np.array([max(0, shape.requests.get(name, 0)) for shape in self.shapes], dtype=np.int64)
             for name in sorted(names)
         }
 
     def close(self) -> None:
         """Put what was taken onto the grid, and close the nodes that it leaves."""
         destinations = self.destinations
-        noticed = np.array([destinations.noticed(shape) for shape in self._shapes], dtype=np.bool_)
+        noticed = np.array([destinations.noticed(shape) for shape in self.shapes], dtype=np.bool_)
         taken = self._pods_of(self.taken)
         if len(noticed):
             counted = taken & ~noticed[self._numbers]
@@ -398,7 +401,7 @@ class Adoption:
             here = destinations.grid.rows[name]
             for at in range(*self._standing[name]):
                 if noticed[self._numbers[at]]:
-                    shape = self._shapes[self._numbers[at]]
+                    shape = self.shapes[self._numbers[at]]
                     destinations.put(shape, int(self._rows[at]))
                     destinations.lift(shape, here)
         destinations.leave_all([destinations.grid.rows[name] for name in self.taken])
@@ -407,6 +410,10 @@ class Adoption:
     def at(self, row: int) -> list[Resident]:
         """The pods of nodes that were taken, and put on a row."""
         return [self._pods[at] for at in np.flatnonzero(self._rows == row)]
+
+    def placed(self) -> Iterator[tuple[int, Resident]]:
+        """All pods of nodes that were taken, with the rows on which they are, in the order in which `at` has them."""
+        return ((row, pod) for row, pod in zip(self._rows.tolist(), self._pods, strict=True) if row >= 0)
 
 
 def _looks_at(shape: PodShape, other: PodShape) -> bool:

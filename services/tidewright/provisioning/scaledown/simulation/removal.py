@@ -6,7 +6,7 @@ to pods that were moved onto it too. A failed try leaves everything as it was, b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from tidewright.kube.keys import PodKey
@@ -50,6 +50,8 @@ class Simulation:
         hints: placements are looked for there first.
         preferred: rows to be filled before others; None: in the order of names alone.
         tries: nodes tried and pods placed so far.
+        plain: all that has gone in thought looks at nothing but amounts, and nobody looks at it: in whatever order it is put
+            where it goes, the same is left.
     """
 
     def __init__(
@@ -74,7 +76,10 @@ class Simulation:
         self.placed_at: dict[PodKey, str] = {}
         self._adoption: Adoption | None = None
         self._adopted: set[str] = set()
+        self._settled: dict[str, list[Resident]] = {}
+        self._ranks: dict[PodKey, int] = {}
         self.tries = 0
+        self.plain = True
 
     def sorted(self, name: str) -> Sorted:
         """A node's pods, those moved onto it included, by what a drain does with them now."""
@@ -102,7 +107,9 @@ class Simulation:
             self.moved_in.setdefault(places[pod.key], []).append(pod)
         self.placed_at.update(places)
         self.moved_in.pop(name, None)
+        self._settled.pop(name, None)
         self.destinations.leave(row)
+        self.plain = self.plain and self.destinations.amounts_alone(pods.shapes)
         return Removable(
             node=name,
             moves=places,
@@ -148,17 +155,42 @@ class Simulation:
             )
         adoption.close()
         self._adoption = adoption
+        self.plain = len(removals) == len(kept) and self.destinations.amounts_alone(adoption.shapes)
         for name in single:
             found = self.attempt(name)
             if isinstance(found, Removable):
                 removals[name] = found
         return removals
 
+    def settle(self, found: Iterable[Removable], now: float) -> None:
+        """Have what was found until now be as `adopt` would leave it, and go on as of a later time.
+
+        Only while all is `plain`, and what was found comes in the order in which it would be taken over. `found`: since the
+        last time, or the beginning.
+        """
+        rank = self._ranks
+        if self._adoption is not None:
+            for row, pod in self._adoption.placed():
+                rank[pod.key] = len(rank)
+                if not self.destinations.gone[row]:
+                    self._settled.setdefault(self._name(row), []).append(pod)
+            self._adoption = None
+        for removal in found:
+            self._adopted.add(removal.node)
+            for key in removal.own:
+                rank[key] = len(rank)
+        for name, pods in self.moved_in.items():
+            self._settled.setdefault(name, []).extend(pods)
+        self.moved_in, self.placed_at, self.tries, self.now = {}, {}, 0, now
+        self.hints.now.clear()
+
     def _came(self, name: str) -> Sequence[Resident]:
-        """The pods that were moved onto a node, in the order in which they were."""
+        """The pods that were moved onto a node: those of before as they are taken over, then the others as they came."""
         row = self.destinations.grid.rows.get(name)
         before = self._adoption.at(row) if self._adoption is not None and row is not None else ()
-        return [*before, *self.moved_in.get(name, ())]
+        settled = self._settled.get(name, [])
+        settled.sort(key=lambda pod: self._ranks[pod.key])
+        return [*before, *settled, *self.moved_in.get(name, ())]
 
     def places(self, unneeded: Mapping[str, Removable]) -> dict[str, Mapping[PodKey, str]]:
         """Where the own pods of each node are in the end: some were moved on from where they went first."""
