@@ -18,11 +18,13 @@ from tidewright.provisioning.fold.removals import LATENCY, deletion_answered
 from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import index_of
+from tidewright.provisioning.scaledown.candidates import eligible
+from tidewright.provisioning.scaledown.going import timers, whole
 from tidewright.provisioning.scaledown.removal import on_their_way
 from tidewright.provisioning.scaledown.unneeded import unremovable
 from tidewright.provisioning.state import Lately, State
 from tidewright.provisioning.tell import counts, exposition
-from tidewright.provisioning.tell.what_if_scaledown import as_text, preview
+from tidewright.provisioning.tell.what_if_scaledown import as_text, in_words, preview
 
 GIB = 2**30
 
@@ -320,6 +322,38 @@ def test_what_keeps_nodes_is_said_in_words_and_of_a_node_on_its_way_that_it_goes
     assert answer.staying["CurrentlyBeingDeleted"] == (gone.node,)
     assert "  - CurrentlyBeingDeleted: g0. It is being deleted, or has not started yet." in as_text(answer)
     assert "  - NoPlaceToMovePods: g2. Its pods do not all fit on other nodes." in as_text(answer)
+
+
+OF_THE_REFERENCE_ALONE = {eligible.RECENTLY_UNREMOVABLE}
+"""What no pass of ours says."""
+
+
+def test_every_reason_for_which_a_node_stays_or_waits_is_said_in_words() -> None:
+    said = {
+        value
+        for module in (eligible, timers, whole)
+        for value in vars(module).values()
+        if isinstance(value, str) and value.isalpha() and value[0].isupper()
+    }
+    assert {eligible.NOT_UNDERUTILIZED, timers.NOT_UNNEEDED, whole.ATOMIC_FAILED} < said
+    for reason in sorted(said - OF_THE_REFERENCE_ALONE):
+        assert in_words(reason).endswith("."), reason
+
+
+def test_nodes_that_are_used_wait_or_are_of_a_group_at_its_minimum_are_said_so_in_the_plan() -> None:
+    cluster = three_nodes()
+    cluster.add_group("least", minimum=2, target=2)
+    for name in ("least0", "least1"):
+        cluster.known(name, "least")
+    cluster.advance(15)
+    answer = preview(copied(cluster), cluster.now)
+    assert answer.staying == {"NodeGroupMinSizeReached": ("least0", "least1"), "NotUnderutilized": ("g2",)}
+    text = as_text(answer)
+    assert "  - NodeGroupMinSizeReached: least0, least1. Its group is at its minimum" in text
+    assert "  - NotUnderutilized: g2. More of it is asked for than its threshold" in text
+    assert (
+        "  - NotUnneededLongEnough: g0. Nobody has needed it for less than scale-down-unneeded-time" in text
+    )
 
 
 def test_pods_that_still_have_to_leave_a_node_keep_the_room_that_they_will_take() -> None:

@@ -52,7 +52,20 @@ PODS = {
     "UnexpectedError": "the watcher has not told yet what rules about removing it ask for",
 }
 """Why a pod keeps its node, and what would let it go."""
+NOT_REACHED = "NotReached"
+"""Of a node that a pass did not get to."""
+SCALE_DOWN_OFF, UNHEALTHY = "ScaleDownDisabled", "ClusterUnhealthy"
+MAX_PARALLELISM = "MaxParallelism"
+"""Of a node that could go but for those that are going."""
 NODES = {
+    eligible.NOT_UNDERUTILIZED: "More of it is asked for than its threshold (scale-down-utilization-threshold, with GPUs scale-down-gpu-utilization-threshold): "
+    "with that or less it would be looked at whether its pods fit elsewhere.",
+    NOT_REACHED: "The pass did not get to it, since enough others were found: a later one does.",
+    SCALE_DOWN_OFF: "Nothing is removed: scale-down-enabled is false.",
+    UNHEALTHY: "Too many nodes are not ready (ok-total-unready-count, max-total-unready-percentage): nothing is removed until they are.",
+    MAX_PARALLELISM: "It goes when fewer nodes are being removed: max-scale-down-parallelism, max-drain-parallelism.",
+    timers.NOT_UNNEEDED: "Nobody has needed it for less than scale-down-unneeded-time, or what its group has instead.",
+    timers.NOT_UNREADY: "It is not ready, and nobody has needed it for less than scale-down-unready-time, or what its group has instead.",
     eligible.NOT_AUTOSCALED: "No group of the cloud has it: it is never removed.",
     eligible.AT_MINIMUM: "Its group is at its minimum: with a smaller min it could go.",
     eligible.BEING_DELETED: "It is being deleted, or has not started yet.",
@@ -82,7 +95,7 @@ def of_node(state: State, name: str) -> list[str]:
     if not state.scan.told or name not in state.nodes:
         return []
     if not index.settings.scale_down:
-        return ["Nothing is removed: scale-down-enabled is false."]
+        return [NODES[SCALE_DOWN_OFF]]
     if replaced := _replaced(state, name):
         return replaced
     card = cards_of(state, index, state.now).cards[name]
@@ -104,10 +117,7 @@ def of_node(state: State, name: str) -> list[str]:
     if cool > state.now:
         return [*sentences, f"Nothing goes before {readable(cool)} UTC, since nodes were ordered or removed."]
     if all(leaver.name != name for leaver in plan.going):
-        return [
-            *sentences,
-            "It goes when fewer nodes are being removed: max-scale-down-parallelism, max-drain-parallelism.",
-        ]
+        return [*sentences, NODES[MAX_PARALLELISM]]
     return [*sentences, "It goes with the next pass."]
 
 

@@ -10,7 +10,7 @@ from tidewright.provisioning.consolidation.trials import Round
 from tidewright.provisioning.evaluate import room_of
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.scaledown import passes
-from tidewright.provisioning.scaledown.candidates.eligible import BEING_DELETED
+from tidewright.provisioning.scaledown.candidates.eligible import AT_MINIMUM, BEING_DELETED
 from tidewright.provisioning.scaledown.cards import Card
 from tidewright.provisioning.scaledown.scanning import (
     EXPECTED,
@@ -99,7 +99,7 @@ def preview(state: State, now: float) -> ScaleDownAnswer:
     room = room_of(state, state.now)
     if not index.settings.scale_down or not healthy(cards, index.settings):
         off = not index.settings.scale_down
-        stay = {"ScaleDownDisabled" if off else "ClusterUnhealthy": tuple(sorted(state.nodes))}
+        stay = {staying.SCALE_DOWN_OFF if off else staying.UNHEALTHY: tuple(sorted(state.nodes))}
         return ScaleDownAnswer(going=(), later={}, staying=stay, saves_micro=None, cooling=False, healthy=off)
     cools = cooling(state, room, index.settings, state.now)
     plan = whole_pass(state, index, room, state.now)
@@ -109,7 +109,7 @@ def preview(state: State, now: float) -> ScaleDownAnswer:
     going = tuple(_leaving(state, plan, leaver.name, drains=leaver.drains) for leaver in plan.going)
     prices = [_price(state, name) for name in plan.unneeded]
     known = [price for price in prices if price is not None]
-    later = {name: plan.waiting.get(name, "MaxParallelism") for name in plan.unneeded}
+    later = {name: plan.waiting.get(name, staying.MAX_PARALLELISM) for name in plan.unneeded}
     if cools:
         going = ()
     return ScaleDownAnswer(
@@ -161,7 +161,7 @@ def _replacing(state: State, room: Room, plan: passes.PassPlan) -> tuple[Replaci
 
 
 def _why(state: State, plan: passes.PassPlan, card: Card, *, needed: bool) -> str:
-    """Why a node stays; `NotReached` of one that the pass did not get to."""
+    """Why a node stays."""
     name = card.node.name
     refusal, paused = plan.refused.get(name), state.paused.get(name)
     if name in state.removals:
@@ -172,7 +172,10 @@ def _why(state: State, plan: passes.PassPlan, card: Card, *, needed: bool) -> st
         return "Expected"
     if refusal is not None:
         return refusal.pod_reason or refusal.reason
-    return (paused.pod_reason or paused.reason) if paused is not None else "NotReached"
+    group = state.groups.get(card.node.group)
+    if group is not None and group.target <= group.min_size:
+        return AT_MINIMUM
+    return (paused.pod_reason or paused.reason) if paused is not None else staying.NOT_REACHED
 
 
 def _leaving(state: State, plan: passes.PassPlan, name: str, *, drains: bool) -> GoingNode:
@@ -206,6 +209,12 @@ def in_words(reason: str) -> str:
     return f"{words[:1].upper()}{words[1:]}"
 
 
+def _said(reason: str, nodes: str) -> str:
+    """A line about nodes that stay, or wait, for a reason."""
+    words = in_words(reason)
+    return f"  - {reason}: {nodes}{'. ' if words else ''}{words}"
+
+
 def as_text(answer: ScaleDownAnswer) -> str:
     """For people."""
     lines = []
@@ -230,14 +239,13 @@ def as_text(answer: ScaleDownAnswer) -> str:
         lines += [
             "",
             "Nobody needs, and wait:",
-            *(f"  - {name}: {why}" for name, why in sorted(answer.later.items())),
+            *(_said(why, name) for name, why in sorted(answer.later.items())),
         ]
     if answer.staying:
         lines += ["", "Stay:"]
         for reason, names in answer.staying.items():
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-            words = in_words(reason)
-            lines.append(f"  - {reason}: {', '.join(names[:5])}{more}{'. ' if words else ''}{words}")
+            lines.append(_said(reason, f"{', '.join(names[:5])}{more}"))
     if answer.saves_micro is not None:
         lines += ["", f"In all that nobody needs costs {answer.saves_micro / 1e6:.2f} per hour."]
     return "\n".join(lines)
