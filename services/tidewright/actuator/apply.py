@@ -384,6 +384,8 @@ class Applier:
         try:
             await self._request(allowance, "POST", path, requests.eviction_body(effect, uid))
         except KubeError as error:
+            if _of_a_webhook(error):
+                return Refused(error.error_class.capitalize(), str(error))
             if error.status == 404 or (error.status == 409 and uid):
                 return Done(found=True)
             if error.status == 429 and _of_a_budget(error):
@@ -621,6 +623,11 @@ def _became(name: str, *, sure: bool) -> str:
 def _of_a_budget(error: KubeError) -> bool:
     """Whether a 429 is a disruption budget's, and not a server's that has too much to do."""
     return any(cause.reason == verdict.DISRUPTION_BUDGET for cause in error.details.causes)
+
+
+def _of_a_webhook(error: KubeError) -> bool:
+    """Whether a webhook denied it, which does so with any status: neither gone, nor of a budget, nor to be asked again at once."""
+    return error.message.startswith("admission webhook ")
 
 
 def _budget_said(error: KubeError) -> str:

@@ -96,6 +96,17 @@ async def test_a_pod_that_is_gone_is_evicted_and_one_that_is_refused_is_not() ->
     assert isinstance(await evicted(403, "Forbidden"), Refused)
 
 
+@pytest.mark.parametrize("code", [400, 403, 404, 409, 429, 500, 503])
+async def test_what_a_webhook_denies_is_refused_whatever_its_status_says(code: int) -> None:
+    """It chooses the status itself: with that of a pod that is gone the pod is there all the same."""
+    denied = 'admission webhook "vpodeviction.kb.io" denied the request: not now'
+    answer = status_of(code, "Denied")
+    server = Server(eviction=(code, {**answer[1], "message": denied}))
+    found = await applier(server).attempt(EVICT, Allowance(free))
+    assert isinstance(found, Refused)
+    assert denied in found.message
+
+
 def test_an_eviction_asks_for_the_grace_period_that_was_decided() -> None:
     body = msgspec.json.decode(requests.eviction_body(EVICT, "u"))
     assert body["deleteOptions"] == {"preconditions": {"uid": "u"}, "gracePeriodSeconds": 20}
