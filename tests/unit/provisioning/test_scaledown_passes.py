@@ -356,6 +356,37 @@ def test_nodes_that_are_used_wait_or_are_of_a_group_at_its_minimum_are_said_so_i
     )
 
 
+def test_a_node_whose_pods_together_overdraw_a_budget_goes_last() -> None:
+    cluster = Watched({"scale-down-unneeded-time": "1m", "max-drain-parallelism": 1})
+    cluster.nodes(4)
+    for i in range(3):
+        cluster.placed(f"covered{i}", "g0")
+    cluster.placed("free", "g1", shape=cluster.shape({"cpu": 500, "memory": GIB}, labels={"app": "free"}))
+    for i in range(10):
+        cluster.placed(f"many{i}", f"g{2 + i % 2}")
+    cluster.budget(2)
+    cluster.silent = True
+    cluster.advance(30)
+    assert {name: node.risky for name, node in cluster.state.unneeded.items()} == {"g0": True, "g1": False}
+    cluster.advance(60)
+    assert [removal.node for removal in cluster.of(p.RemoveNode)] == ["g1"]
+
+
+def test_what_facts_of_before_do_not_say_of_a_node_keeps_it() -> None:
+    """A node of an old log, beside one whose watcher tells: it goes when it is empty for as long as before, and not drained."""
+    cluster = Watched({"scale-down-unneeded-time": "1m"})
+    cluster.nodes(3)
+    for name in ("g0", "g1"):
+        cluster.placed(f"on-{name}", name)
+    cluster.again("g0", cluster.groups["g"].template.allocatable, delays=None)
+    cluster.advance(120)
+    assert "g1" in {removal.node for removal in cluster.of(p.RemoveNode)}
+    assert "g0" not in {removal.node for removal in cluster.of(p.RemoveNode)}
+    answer = preview(copied(cluster), cluster.now)
+    assert answer.staying["UnexpectedError"] == ("g0",)
+    assert "UnexpectedError: g0. How much of it is used cannot be told" in as_text(answer)
+
+
 def test_pods_that_still_have_to_leave_a_node_keep_the_room_that_they_will_take() -> None:
     cluster = half_full()
     stirred(cluster, 3)

@@ -202,10 +202,9 @@ def in_words(reason: str) -> str:
     """What a reason for which nodes stay means, for people, and what would let them go, where that is known; else empty."""
     if reason == "Expected":
         words = staying.refusal_sentence(EXPECTED)
-    elif reason in staying.PODS:
-        words = f"a pod keeps each: {staying.PODS[reason]}."
     else:
-        words = staying.NODES.get(reason, "")
+        of_pods = f"a pod keeps each: {staying.PODS[reason]}." if reason in staying.PODS else ""
+        words = " Or ".join(filter(None, (staying.NODES.get(reason, ""), of_pods)))
     return f"{words[:1].upper()}{words[1:]}"
 
 
