@@ -354,8 +354,11 @@ _NAMES: dict[str, str] = {
 _KINDS: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 _SHARES = frozenset({"utilization_threshold", "gpu_utilization_threshold"})
 _NOT_NEGATIVE = frozenset(
-    {"max_parallelism", "max_drains", "min_replicas", "soft_taints", "foresight_limit", "spot_types_min"}
-)
+    {
+        "max_parallelism", "max_drains", "min_replicas", "soft_taints", "foresight_limit", "spot_types_min",
+        "ok_unready", "unready_percent",
+    }
+)  # fmt: skip
 """Beside all times."""
 _AT_MOST = {
     "max-drain-parallelism": "max-scale-down-parallelism",

@@ -381,6 +381,8 @@ def test_a_pod_whose_owner_is_gone_is_named_with_its_node_and_the_others_go_on()
             {"initial-node-group-backoff-duration": "2h"},
             "expected max-node-group-backoff-duration (1800) or less; max-node-group-backoff-duration holds",
         ),
+        ({"ok-total-unready-count": -1}, "ok-total-unready-count=-1: expected 0 or more; the default stays"),
+        ({"max-total-unready-percentage": -1}, "max-total-unready-percentage=-1: expected 0 or more"),
         ({"scale-down-unneded-time": "1m"}, "scale-down-unneeded-time"),
         ({"scale-down-utilization-threshold": 2}, "from 0 to 1"),
         ({"cores-total": "5:2"}, "expected MIN:MAX with 0 <= MIN <= MAX"),
