@@ -300,10 +300,10 @@ class Pass:
     def _in_order(self) -> bool:
         """Whether what was found is in the order in which it would be taken over."""
         if self._ranks is None:
-            kinds = order.examined(
+            ranked = order.examined(
                 self._willing, lambda node: self.scene.kind_of(node, self.settings, self.now), ()
             )
-            self._ranks = {node.name: rank for rank, node in enumerate(kinds)}
+            self._ranks = {node.name: rank for rank, node in enumerate(ranked)}
         new = list(self._unneeded)[max(0, self._before - 1) :]
         ranks = [self._ranks[name] for name in new]
         return all(one < other for one, other in pairwise(ranks))
