@@ -41,4 +41,4 @@ def test_only_what_is_rounded_alike_everywhere_is_computed(module: Path) -> None
 
 
 def test_there_is_something_to_look_at() -> None:
-    assert {"season", "load", "learnt", "asked"} <= {module.stem for module in MODULES}
+    assert {"season", "ripple", "load", "learnt", "asked"} <= {module.stem for module in MODULES}

@@ -6,8 +6,6 @@ of Levinson's recursion, on products of steps in which older ones count ever les
 
 from __future__ import annotations
 
-from operator import mul
-
 import msgspec
 
 STEP_S = 300
@@ -83,9 +81,9 @@ def _coefficients(products: list[int]) -> list[int]:
     for order in range(ORDER):
         if not error > 0:
             break
-        wanted = products[order + 1] - sum(
-            known * products[order - place] for place, known in enumerate(found)
-        )
+        wanted = float(products[order + 1])
+        for place, known in enumerate(found):  # `sum` rounds otherwise in later versions of Python
+            wanted -= known * products[order - place]
         part = wanted / error
         if not -1 < part < 1:
             break
@@ -103,7 +101,7 @@ def ahead(ripple: Ripple, steps: int) -> list[int]:
     most = 2 * max(map(abs, known))
     expected = []
     for _ in range(min(steps, FURTHEST)):
-        value = sum(map(mul, ripple.coefficients, known)) // ONE
+        value = sum(map(int.__mul__, ripple.coefficients, known)) // ONE
         value = max(-most, min(most, value))
         expected.append(value)
         known = [value, *known[:-1]]
