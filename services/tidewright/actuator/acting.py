@@ -337,7 +337,8 @@ class Actuator:
                 asked = time.monotonic()
                 if self._is_owned:
                     return
-                await self._led()
+                if self._log.replicas > 1:
+                    await self._led()
                 await self._part.confirm()
                 self._owned_at = asked
                 if time.monotonic() - asked <= LONG_S:

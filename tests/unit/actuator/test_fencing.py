@@ -36,14 +36,11 @@ WEB = ObjectRef(api_version="apps/v1", kind="Deployment", namespace="ns", name="
 class Shared:
     """A log whose checkpoint is said to be of these incarnations, look by look."""
 
-    subjects = Subjects("c")
+    subjects, replicas = Subjects("c"), 1
 
     def __init__(self, incarnations: Sequence[str | LogError]) -> None:
         self._incarnations = list(incarnations)
         self.words: dict[str, bytes] = {}
-
-    async def is_led(self) -> bool:
-        return True
 
     async def last(self, subject: str) -> Record | None:
         if subject.split(".")[2] != "checkpoint":  # at first no modes are set, and no incumbent is seen
@@ -93,7 +90,7 @@ async def test_a_fence_met_between_two_requests_is_not_the_outcome_of_the_effect
 class Parted(Shared):
     """A log whose leader has lost the others and does not know of who has taken over; the next one does."""
 
-    stream = "TW_c"
+    stream, replicas = "TW_c", 3
 
     def __init__(self, mine: str) -> None:
         super().__init__(())
