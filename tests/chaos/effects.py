@@ -29,7 +29,7 @@ from tidewright.events.decisions import (
     SetStatus,
 )
 from tidewright.events.outcomes import Applied, Rejected
-from tidewright.events.provisioning import IncreaseNodeGroup, MarkNode, NodeGroupObserved
+from tidewright.events.provisioning import IncreaseNodeGroup, MarkNode, NodeGroupObserved, PlanScaleUp
 from tidewright.sim.api.http.request_log import Entry
 
 OURS = "fieldManager=chaos"
@@ -65,6 +65,7 @@ class Effects:
         unsure: by verb, those beyond what is said to be applied, of decisions that found their effect there, were
             superseded or rejected: an attempt whose answer was lost.
         doubled: places with more writes than decisions that could have made them, once for each.
+        foreseen: pods for which nodes were planned before they were there, because of decisions to scale.
         ordered: nodes that the applied orders add up to, and that might have been ordered.
         machines: that the cloud ever showed.
     """
@@ -74,6 +75,7 @@ class Effects:
     unsure: Counter[str] = field(default_factory=Counter)
     lost: list[str] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)
+    foreseen: int = 0
     ordered: int = 0
     machines: int = 0
 
@@ -111,7 +113,37 @@ def effects(ledger: Ledger, entries: Iterable[Entry], facts: Iterable[object] = 
             result.unsure[place.verb] += unsure
         result.doubled += [str(place)] * max(0, beyond - perhaps[place])
     _machines(result, ledger, facts)
+    planned = _planned(ledger)
+    result.foreseen = planned.total()
+    result.doubled += _ordered_again(ledger, planned)
     return result
+
+
+def _planned(ledger: Ledger) -> Counter[str]:
+    """Decisions to scale, to the pods for which nodes were planned because of them; not by plans of which an order was not carried out."""
+    failed = {
+        effect.plan
+        for id_, effect in ledger.effects.items()
+        if isinstance(effect, IncreaseNodeGroup)
+        and not isinstance(next(iter(ledger.outcomes.get(id_, ())), None), Applied)
+    }
+    planned: Counter[str] = Counter()
+    for plan in ledger.decisions.values():
+        if isinstance(plan, PlanScaleUp) and not plan.shadow and plan.plan not in failed:
+            for share in plan.expected:
+                planned[share.decision] += share.pods if share.decision else 0
+    return +planned
+
+
+def _ordered_again(ledger: Ledger, planned: Counter[str]) -> list[str]:
+    """Decisions for which nodes were planned for more pods than there are to be by them, a line each."""
+    lines = []
+    for id_, pods in sorted(planned.items()):
+        decision = ledger.decisions.get(id_)
+        most = decision.replicas if isinstance(decision, ScaleWorkload) else 0
+        if pods > most:
+            lines.append(f"order for {pods} pods because of {id_}, by which there are {most}")
+    return lines
 
 
 def place_of(effect: Effect) -> Place | None:

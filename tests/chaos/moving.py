@@ -44,16 +44,23 @@ def config() -> dict[str, str]:
     return {"provisioning": msgspec.json.encode(SETTINGS).decode()}
 
 
-def group() -> dict[str, Any]:
-    """The node group, as the cloud's file has it."""
+def group(
+    name: str = GROUP, *, most: int = MOST_FILLERS + 3, boot: str = "uniform:5:15", machine_type: str = "m8"
+) -> dict[str, Any]:
+    """A node group, as the cloud's file has it, whose nodes only those take who ask for it (`only_in`)."""
     return {
-        "id": GROUP, "max": MOST_FILLERS + 3, "boot": "uniform:5:15", "machine_type": "m8",
+        "id": name, "max": most, "boot": boot, "machine_type": machine_type,
         "template": {
             "capacity": {"cpu": "8", "memory": "32Gi", "pods": "110"},
-            "labels": {"group": GROUP},
-            "taints": [{"key": "group", "value": GROUP, "effect": "NoSchedule"}],
+            "labels": {"group": name},
+            "taints": [{"key": "group", "value": name, "effect": "NoSchedule"}],
         },
     }  # fmt: skip
+
+
+def only_in(name: str) -> dict[str, Any]:
+    """What the spec of a pod says that goes to the nodes of a group."""
+    return {"nodeSelector": {"group": name}, "tolerations": [{"key": "group", "operator": "Exists"}]}
 
 
 def manifests(image: str) -> list[tuple[str, dict[str, Any]]]:
@@ -111,8 +118,7 @@ def _deployment(name: str, replicas: int, cpu: str, image: str) -> dict[str, Any
     labels = {"app": name}
     container = {"name": "app", "image": image, "resources": {"requests": {"cpu": cpu, "memory": "16Mi"}}}
     spec = {
-        "nodeSelector": {"group": GROUP},
-        "tolerations": [{"key": "group", "operator": "Exists"}],
+        **only_in(GROUP),
         "terminationGracePeriodSeconds": 2,
         "containers": [container],
     }

@@ -4,6 +4,10 @@ The end has one fixed point whatever happened before: for each workload exactly 
 replicas lies between its watermarks at its last load, and the load stays there for longer than every
 window of the autoscaler. Requests for capacity run out and leave an empty cloud.
 
+Some workloads have nodes of their own, one for each pod, which are ordered as soon as the autoscaler decides: so at the
+peak there are as many of them as replicas, and whatever is ordered twice is more than that. They have forecasts, too,
+which learn and do not take part: two days are not played.
+
 Places take more. A place is kept for 30 s for a pod that nobody has seen yet, and in compressed time that
 is less than a watcher is away when it was killed; so in between a subset may have a pod too many. Hence a
 plateau after the recorded load, on which nothing is killed and costs are written for what is there; then
@@ -25,6 +29,7 @@ import yaml
 
 from tests.chaos import moving
 from tests.chaos.shards import Shards
+from tidewright.autoscaler.forecast.asked import ANNOTATION as FORECAST
 
 HIGH, LOW = 10, 8
 """Watermarks per replica. From 5 replicas on more than one number could lie between them."""
@@ -39,6 +44,8 @@ FINAL_PLACES = {"first": FIRST, "second": FINAL_REPLICAS - FIRST}
 SPREAD_EVERY = 3
 """Workloads from one with a WorkloadSpread to the next."""
 ATOMIC, CHECK = (f"{name}.autoscaling.x-k8s.io" for name in ("best-effort-atomic-scale-up", "check-capacity"))
+ALONE = "alone"
+"""The node group of workloads whose pods have a node each."""
 REQUESTED_PODS = 2
 GROUP = "asked"
 """The node group that the atomic requests ask for; a node of it holds one of their pods, and no others."""
@@ -88,6 +95,20 @@ class Scenario:
     def is_spread(self, n: int) -> bool:
         """Whether the n-th workload has a WorkloadSpread."""
         return n % SPREAD_EVERY == 0
+
+    def is_alone(self, n: int) -> bool:
+        """Whether each pod of the n-th workload has a node of its own."""
+        return self.namespace(n) == self.alone_in and not self.is_spread(n)
+
+    @property
+    def alone_in(self) -> str:
+        """The namespace of those, the last one."""
+        return f"team-{self.namespaces - 1}"
+
+    @property
+    def alone(self) -> int:
+        """How many there are."""
+        return sum(map(self.is_alone, range(self.workloads)))
 
     @property
     def spread(self) -> list[str]:
@@ -143,16 +164,12 @@ class Scenario:
     def cloud(self, folder: Path) -> Path:
         """The cloud with the group that requests order from and that of loads that come and go, as its file wants it."""
         folder.mkdir(parents=True, exist_ok=True)
-        group = {
-            "id": GROUP, "max": 2 * REQUESTED_PODS * self.namespaces, "boot": "uniform:20:40", "machine_type": "g8",
-            "template": {
-                "capacity": {"cpu": "8", "memory": "32Gi", "pods": "110"},
-                "labels": {"group": GROUP},
-                "taints": [{"key": "group", "value": GROUP, "effect": "NoSchedule"}],
-            },
-        }  # fmt: skip
+        asked = moving.group(
+            GROUP, most=2 * REQUESTED_PODS * self.namespaces, boot="uniform:20:40", machine_type="g8"
+        )
+        alone = moving.group(ALONE, most=2 * MAX_REPLICAS * self.alone)
         path = folder / "cloud.yaml"
-        path.write_text(yaml.safe_dump({"groups": [group, moving.group()]}))
+        path.write_text(yaml.safe_dump({"groups": [asked, alone, moving.group()]}))
         return path
 
     def before(self) -> list[tuple[str, dict[str, Any]]]:
@@ -177,13 +194,17 @@ class Scenario:
         made: list[tuple[str, dict[str, Any]]] = []
         for n in range(self.workloads):
             namespace, name = self.namespace(n), self.name(n)
+            alone = self.is_alone(n)
             made.append(
-                (f"/apis/apps/v1/namespaces/{namespace}/deployments", deployment(namespace, name, 1 + n % 3))
+                (
+                    f"/apis/apps/v1/namespaces/{namespace}/deployments",
+                    deployment(namespace, name, 1 + n % 3, alone=alone),
+                )
             )
             made.append(
                 (
                     f"/apis/datadoghq.com/v1alpha1/namespaces/{namespace}/watermarkpodautoscalers",
-                    autoscaler(namespace, name, self.metric(n)),
+                    autoscaler(namespace, name, self.metric(n), forecast="lead=1m" if alone else ""),
                 )
             )
         for i in range(self.namespaces):
@@ -200,9 +221,11 @@ def recording() -> list[float]:
     return [float(row["value"]) for row in csv.DictReader(text.splitlines())]
 
 
-def deployment(namespace: str, name: str, replicas: int) -> dict[str, Any]:
+def deployment(namespace: str, name: str, replicas: int, *, alone: bool) -> dict[str, Any]:
     labels = {"app": name}
-    container = {"name": "app", "image": IMAGE, "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}}}
+    requests = {"cpu": "7" if alone else "10m", "memory": "16Mi"}
+    container = {"name": "app", "image": IMAGE, "resources": {"requests": requests}}
+    where = moving.only_in(ALONE) if alone else {}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -210,22 +233,23 @@ def deployment(namespace: str, name: str, replicas: int) -> dict[str, Any]:
         "spec": {
             "replicas": replicas,
             "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container], **where}},
         },
     }
 
 
-def autoscaler(namespace: str, name: str, metric: str) -> dict[str, Any]:
+def autoscaler(namespace: str, name: str, metric: str, *, forecast: str = "") -> dict[str, Any]:
     external = {
         "metricName": metric,
         "metricSelector": {"matchLabels": {"app": name}},
         "highWatermark": str(HIGH),
         "lowWatermark": str(LOW),
     }
+    annotations = {FORECAST: forecast} if forecast else {}
     return {
         "apiVersion": "datadoghq.com/v1alpha1",
         "kind": "WatermarkPodAutoscaler",
-        "metadata": {"name": name, "namespace": namespace},
+        "metadata": {"name": name, "namespace": namespace, "annotations": annotations},
         "spec": {
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
             "algorithm": "average",
@@ -265,8 +289,7 @@ def template_anywhere() -> dict[str, Any]:
 
 def template_in_group() -> dict[str, Any]:
     """A pod that takes a node of the group for itself."""
-    only = {"nodeSelector": {"group": GROUP}, "tolerations": [{"key": "group", "operator": "Exists"}]}
-    return pod_template(GROUP, "5", only)
+    return pod_template(GROUP, "5", moving.only_in(GROUP))
 
 
 def pod_template(name: str, cpu: str, more: dict[str, Any]) -> dict[str, Any]:

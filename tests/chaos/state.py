@@ -9,6 +9,7 @@ import msgspec
 
 from tests.chaos import moving, shards
 from tests.chaos.scenario import (
+    ALONE,
     FINAL_PLACES,
     FINAL_REPLICAS,
     FIRST,
@@ -64,6 +65,8 @@ def unsettled(state: dict[str, Any], scenario: Scenario) -> list[str]:
         ):
             lines.append(f"request {name}: {found}")
     lines += [f"node {name} of the cloud" for name in state["cloud"]]
+    if state["alone"] != FINAL_REPLICAS * scenario.alone:
+        lines.append(f"{state['alone']} nodes for {FINAL_REPLICAS * scenario.alone} pods that take one each")
     lines += [f"node {name} is marked" for name in state["marked"]]
     if (state["moving"]["nodes"], state["moving"]["pods"]) != (moving.LAST_NODES, moving.KEPT):
         lines.append(f"loads that come and go: {state['moving']}")
@@ -138,6 +141,7 @@ async def final_state(kube: Kube) -> dict[str, Any]:
     )
     return {
         "moving": {"nodes": sum(map(moving.is_ours, nodes)), "pods": running},
+        "alone": sum(node["metadata"].get("labels", {}).get("group") == ALONE for node in nodes),
         "marked": sorted(n["metadata"]["name"] for n in nodes if moving.is_marked(n)),
         "workloads": workloads, "autoscalers": autoscalers, "places": {k: dict(v) for k, v in places.items()},
         "sets": {_key(i): _set(i) for i in await listed(shards.SETS)}, "workers": workers, "spreads": spreads, "costs": {k: sorted(v) for k, v in costs.items()}, "requests": requests, "cloud": cloud,

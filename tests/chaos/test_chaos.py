@@ -54,6 +54,7 @@ async def test_kills_of_everything_lose_and_double_nothing(
     assert ended.ledger.answered_twice == []
     assert ended.ledger.stray == []
     assert (ended.effects.lost, ended.effects.doubled) == ([], [])
+    assert ended.effects.foreseen > 0
     assert all(ended.effects.applied[verb] > 0 for verb in ("scale", "status", "create", "delete"))
     assert ended.drains.wrong == []
     assert ended.drains.deleted

@@ -12,7 +12,13 @@ from tidewright.events import registry
 from tidewright.events.base import Decision, ObjectRef, Outcome
 from tidewright.events.decisions import CreateObject, DeleteObject, Effect, ScaleWorkload, SetStatus
 from tidewright.events.outcomes import Applied, Superseded
-from tidewright.events.provisioning import IncreaseNodeGroup, Instance, NodeGroupObserved
+from tidewright.events.provisioning import (
+    ExpectedPods,
+    IncreaseNodeGroup,
+    Instance,
+    NodeGroupObserved,
+    PlanScaleUp,
+)
 from tidewright.log.reader import Record
 from tidewright.sim.api.http.request_log import Entry
 
@@ -68,6 +74,20 @@ def test_an_effect_without_a_write_is_lost() -> None:
     ours = request("PUT", f"{SCALE}?{OURS}", 7)
     found = effects(ledger, [request("PUT", SCALE, 5), refused, of_another, ours])
     assert found.lost == ["scale deployments team-0/app-0"]
+
+
+@pytest.mark.parametrize(("pods", "doubled"), [((7,), 0), ((4, 3), 0), ((7, 7), 1)])
+def test_nodes_that_are_planned_twice_for_one_decision_are_doubled(
+    pods: tuple[int, ...], doubled: int
+) -> None:
+    ledger = ledger_of((scale("a", 8), applied("a", found=True)))
+    for number, many in enumerate(pods):
+        share = ExpectedPods(workload="Deployment/team-0/app-0", uid="u", pods=many, decision="a")
+        ledger.decisions[f"p{number}"] = PlanScaleUp(
+            at=1.0, id=f"p{number}", plan=f"p{number}", expected=(share,)
+        )
+    found = effects(ledger, [])
+    assert (len(found.doubled), found.foreseen) == (doubled, sum(pods))
 
 
 @pytest.mark.parametrize("verb", ["scale", "create"])

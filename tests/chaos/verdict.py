@@ -80,7 +80,10 @@ class Verdict:
             *(f"missing: {place}" for place in effects.lost),
             *(f"too many: {place}" for place in effects.doubled),
         )
-        self.say(f"the cloud: {effects.ordered} nodes ordered, {effects.machines} machines seen")
+        self.say(
+            f"the cloud: {effects.ordered} nodes ordered, {effects.machines} machines seen; nodes for {effects.foreseen} pods "
+            "planned because of decisions to scale, before anybody made them"
+        )
         self.lost += len(effects.lost)
         self.doubled += len(effects.doubled)
 
