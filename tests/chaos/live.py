@@ -479,9 +479,10 @@ async def _stray(stack: Stack, log: Log) -> list[str]:
     """Nodes that still carry our mark and are not being drained, a while after everything is back."""
     deadline = time.monotonic() + BACK_S
     while True:
+        last = time.monotonic() > deadline  # before the look: to read the log may take as long
         nodes = [node for node in await _nodes(stack) if moving.drained_for(node)]
         found = drains.strays(await read(log), nodes) if nodes else []
-        if not found or time.monotonic() > deadline:
+        if not found or last:
             return found
         await asyncio.sleep(0.5)
 
