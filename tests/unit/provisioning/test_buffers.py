@@ -365,6 +365,22 @@ def test_a_percentage_follows_the_workload() -> None:
     assert kept(cluster).ready == 10
 
 
+def test_a_buffer_whose_workload_is_not_there_names_the_field_and_what_would_be_valid() -> None:
+    cluster = Buffers({}, room=8)
+    absent = 'failed to resolve scalable object: 404 NotFound: deployments.apps "none" not found'
+    refusing(
+        cluster,
+        lambda d: o.Rejected(
+            at=cluster.now, decision=d.id, reason="Gone", message=absent, result={"stage": "workload"}
+        ),
+    )
+    reference = {"apiGroup": "apps", "kind": "Deployment", "name": "none"}
+    cluster.buffer("b", {"scalableRef": reference, "percentage": 25})
+    cluster.settle()
+    valid = "spec.scalableRef: valid is a workload of the buffer's namespace that is there"
+    assert said(cluster, cond.READY).message.endswith(f"{absent}; {valid}")
+
+
 def test_too_many_chunks_are_capped_and_it_is_said() -> None:
     cluster = buffered(8, CHUNKS, **{"buffer-max-chunks": 2})
     assert said(cluster, cond.READY).message == "ready, with 2 chunks instead of 4: buffer-max-chunks is 2"

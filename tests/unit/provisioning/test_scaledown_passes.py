@@ -467,6 +467,23 @@ def test_delays_of_a_group_keep_its_own_nodes_alone() -> None:
     assert {removal.group for removal in removed(cluster)} == {"g", "h"}
 
 
+@pytest.mark.parametrize("local", [True, False])
+def test_a_node_is_said_to_wait_for_other_groups_only_where_delays_are_of_all(local: bool) -> None:
+    config = {
+        "scale-down-delay-type-local": local,
+        "scale-down-unneeded-time": "1m",
+        "max-scale-down-parallelism": 1,
+    }
+    cluster = Watched(config)
+    cluster.nodes(2)
+    cluster.silent = True
+    cluster.advance(120)
+    assert [removal.node for removal in removed(cluster)] == ["g0"]
+    cluster.state.last_scale_up = cluster.now  # of another group
+    assert ("Nothing goes before" in cluster.standing("g1")) is not local
+    assert ("when fewer nodes are being removed" in cluster.standing("g1")) is local
+
+
 def test_after_a_removal_began_others_wait_for_the_delay() -> None:
     cluster = three_nodes({"scale-down-unneeded-time": "1m", "scale-down-delay-after-delete": "20m"})
     cluster.placed("other", "g0")

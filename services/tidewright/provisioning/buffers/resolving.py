@@ -28,6 +28,8 @@ WATCHED = {
 }  # fmt: skip
 """Kinds of workloads whose number of pods is told by facts, and their groups."""
 
+THERE = "spec.scalableRef: valid is a workload of the buffer's namespace that is there"
+
 
 class Chunk(msgspec.Struct, frozen=True):
     """What is known of a chunk: its template, or why there is none; neither while an answer is awaited."""
@@ -44,7 +46,8 @@ def chunk_of(work: BufferWork, key: BufferKey, spec: BufferSpec) -> tuple[Chunk,
         if source is None:
             missing = f'podtemplates "{spec.template}" not found'
             work.retry(work.since(key, cond.READY))
-            return Chunk(error=f"capacity buffer client can't get pod template: {missing}"), []
+            valid = f"spec.podTemplateRef.name: valid is a PodTemplate of namespace {namespace_of(key)}"
+            return Chunk(error=f"capacity buffer client can't get pod template: {missing}; {valid}"), []
     if source is not None and (not work.settings.buffer_dry_run or not work.acts(key)):
         return _by_itself(source), []
     return _asked(work, key, spec, source)
@@ -84,7 +87,8 @@ def _answered(spec: BufferSpec, answer: Resolution) -> Chunk:
         case "template":
             return Chunk(error=f"capacity buffer client can't get pod template: {answer.error}")
         case "workload":
-            return Chunk(error=answer.error)
+            gone = spec.scalable is not None and answer.error.endswith("not found")
+            return Chunk(error=f"{answer.error}; {THERE}" if gone else answer.error)
     step = "failed to create fake pod" if spec.template else "failed to resolve pod spec"
     return Chunk(error=f"{step}: {answer.error}")
 

@@ -114,7 +114,7 @@ def of_node(state: State, name: str) -> list[str]:
     if reason:
         return [*sentences, NODES.get(reason, f"It stays for now: {reason}.")]
     cool = cool_at(last_of(state), index.settings)
-    if cool > state.now:
+    if cool > state.now and not index.settings.delay_local:  # with these only groups wait for their own
         return [*sentences, f"Nothing goes before {readable(cool)} UTC, since nodes were ordered or removed."]
     if all(leaver.name != name for leaver in plan.going):
         return [*sentences, NODES[MAX_PARALLELISM]]
