@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.provisioning.watched import Watched
 from tidewright.events.base import Event, JsonObject
+from tidewright.events.config import ModesSet
 from tidewright.events.provisioning import TrackUnneededNodes
 from tidewright.events.timers import TimerFired
 from tidewright.provisioning.fold.common import SCAN
@@ -166,6 +167,10 @@ def lived(seed: int, forgets: Random | None = None, *, always: bool = False) -> 
                 cluster.advance(max(0.0, due - cluster.now))
                 if rng.random() < 0.03:
                     cluster.placed(f"meanwhile{step}", f"g{rng.randrange(count)}")
+                if cluster.state.scan.part and rng.random() < 0.1:
+                    # Said once more, which a service folds that did not read it before.
+                    others = (f"other{rng.random()}",)
+                    cluster.tell(ModesSet(at=cluster.now, selector="x=y", namespaces=others, refresh=True))
             cluster.advance(until - cluster.now)
             for _ in range(rng.randint(0, 4)):
                 pod = f"p{rng.randrange(50)}"

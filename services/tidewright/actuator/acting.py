@@ -241,7 +241,8 @@ class Actuator:
                         records = await reader.fetch(500, timeout_s=5.0 if self._read_up.is_set() else 0.5)
                 if not records:
                     if not self._read_up.is_set():
-                        end = await self._last(decisions)  # what was the last may have aged out
+                        # What was the last may have aged out. What comes meanwhile was decided since, if it is believed at all.
+                        end = min(end, await self._last(decisions))
                     continue
                 decoded = [(record, _decoded(record)) for record in records]
                 for record, event in decoded:

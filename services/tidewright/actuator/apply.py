@@ -346,6 +346,8 @@ class Applier:
         try:
             await self._request(allowance, "DELETE", path, requests.delete_body(effect, uid))
         except KubeError as error:
+            if _of_a_webhook(error):
+                return Refused(error.error_class.capitalize(), str(error))
             # A uid that does not match: the object that was meant is not there any more.
             if error.status == 404 or (error.status == 409 and uid):
                 return Done(found=True)
@@ -411,7 +413,7 @@ class Applier:
                 return Done()
             return await self._write_looking(allowance, path, change)
         except KubeError as error:
-            if error.status == 404 and not effect.present:
+            if error.status == 404 and not effect.present and not _of_a_webhook(error):
                 return Done(found=True)
             raise
 

@@ -17,7 +17,6 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from tidewright.actuator.requests import stamped
 from tidewright.events.base import JsonObject, ObjectRef
 from tidewright.events.decisions import (
     CreateObject,
@@ -148,7 +147,7 @@ def supersedes(later: Effect, earlier: Effect) -> bool:
             return later.replicas != earlier.replicas and _same_object(earlier, later)
         case SetStatus(), SetStatus():
             # Equal but for the decisions that they name, one takes the other back all the same.
-            return stamped(later) != stamped(earlier) and _same_object(earlier, later)
+            return _wanted(later) != _wanted(earlier) and _same_object(earlier, later)
         case MarkNode(), MarkNode():
             return later.key == earlier.key and later != earlier and _same_object(earlier, later)
         case ResolvePod(), ResolvePod():
@@ -160,6 +159,10 @@ def supersedes(later: Effect, earlier: Effect) -> bool:
                 return False
             return leaves(earlier.patch) == leaves(later.patch) and _same_object(earlier, later)
     return False
+
+
+def _wanted(effect: SetStatus) -> tuple[object, ...]:
+    return effect.status, effect.stamp, effect.id if effect.stamp else ""
 
 
 def _same_object(earlier: Effect, later: Effect) -> bool:

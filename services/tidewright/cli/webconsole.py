@@ -119,18 +119,21 @@ def console(
     async def run(process: Process) -> None:
         process.health.not_ready = "the log is not read yet"
         async with AsyncExitStack() as sources:
+            from tidewright.console.apart import Turns
             from tidewright.console.server import Console, warmed
 
             access = _access(entrance, frozenset(), secure=secure)
             source = await sources.enter_async_context(opened(log, file))
             at = _places(source, also)
-            others: list[Console] = []
+            others, turns = list[Console](), Turns()
             for name in also:
                 on = replace(log or AskedLogOptions(), cluster=name)
                 other = await sources.enter_async_context(opened(on, None))
                 _found(name, other)
                 verifies = _verifying(other, on, None) if verify else ((), {})
-                others.append(Console(other, access, verifies=verifies, under=at[name], clusters=at))
+                others.append(
+                    Console(other, access, verifies=verifies, under=at[name], clusters=at, turns=turns)
+                )
             site = Console(
                 source,
                 access,
@@ -138,6 +141,7 @@ def console(
                 verifies=_verifying(source, log, file) if verify else ((), {}),
                 others=tuple(others),
                 clusters=at,
+                turns=turns,
             )
             try:
                 await site.start(listen, port)

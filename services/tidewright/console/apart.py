@@ -49,6 +49,9 @@ class Turns:
 
     def __init__(self, budget: Budget | None = None) -> None:
         self.budget = budget or Budget()
+        self.one_waited_for, self.one_behind = asyncio.Lock(), asyncio.Lock()
+        """Whoever has a child that is waited for, or one that is not, has that alone, whatever the log it is of."""
+        self._owed_since_s = 0.0
         self._waited_for = 0
         self._free = asyncio.Event()
         self._free.set()
@@ -79,6 +82,12 @@ class Turns:
     async def free(self) -> None:
         """Return when nobody waits for a child."""
         await self._free.wait()
+
+    def owed_s(self) -> float:
+        """Processor seconds of children that were waited for since this was asked last."""
+        owed_s = self.budget.spent_s - self._owed_since_s
+        self._owed_since_s += owed_s
+        return owed_s
 
     @contextmanager
     def background(self, child: asyncio.subprocess.Process) -> Iterator[Callable[[], bool]]:
@@ -118,7 +127,6 @@ class Apart:
         self._idle_s = idle_s
         self._turns = turns or Turns()
         self._pool: ProcessPoolExecutor | None = None
-        self._lock = asyncio.Lock()
         self._ending: asyncio.TimerHandle | None = None
         self._counted_s = 0.0
         """Processor time of the child that was taken off the budget."""
@@ -130,7 +138,7 @@ class Apart:
             Spent: its processor time is used up.
             Unavailable: the child ended without an answer.
         """
-        async with self._lock:
+        async with self._turns.one_waited_for:
             if wait_s := self._turns.budget.wait_s:
                 raise Spent(wait_s)
             if self._ending is not None:

@@ -77,6 +77,7 @@ class Console:
         under: path below which its pages are, `/in/west`; empty for the root.
         others: the consoles of further clusters, which this one serves as well.
         clusters: the clusters of all of them and where their pages are; empty where there is one.
+        turns: in which children work, of all of them together.
     """
 
     source: Source
@@ -86,6 +87,7 @@ class Console:
     under: str = ""
     others: tuple[Console, ...] = ()
     clusters: Mapping[str, str] = field(default_factory=dict)
+    turns: Turns = field(default_factory=Turns)
     _bounds: Bounds = field(default_factory=Bounds)
     _runner: web.AppRunner | None = None
     port: int = 0
@@ -98,9 +100,8 @@ class Console:
         self.kept = Kept(self.source)
         self.tried = Kept(self.source)
         """Runs of a child: nobody else waits for these."""
-        turns = Turns()
-        self.apart = Apart(turns=turns)
-        self.verifying = Verifying(self.source, *self.verifies, turns)
+        self.apart = Apart(turns=self.turns)
+        self.verifying = Verifying(self.source, *self.verifies, self.turns)
         self._background: asyncio.Task[None] | None = None
         self.templates = templates()
         self._static = {name: (files(__package__) / "static" / name).read_bytes() for name in STATIC}

@@ -93,27 +93,26 @@ class Verifying:
         if not self.command:
             return
         await asyncio.sleep(FIRST_S)
-        pause = paid_s = 0.0
+        pause = 0.0
         try:
             with translated():
                 pause = await self._resumed()
         except (CommandError, OSError) as error:
             logger.warning("what was verified before is not known", error=str(error))
+        await asyncio.sleep(pause)
         while True:
-            await asyncio.sleep(pause)
-            await self.turns.free()
-            begun = time.monotonic()
-            others_s = self.turns.budget.spent_s - paid_s
-            paid_s += others_s
-            try:
-                with translated():
-                    await self._once()
-            except (CommandError, OSError) as error:  # also that no process can be had
-                self.problem = str(error)
-                logger.warning("the log was not verified", error=str(error))
-            finally:
-                self.running_up_to = 0
-            pause = _pause_after(time.monotonic() - begun, others_s)
+            async with self.turns.one_behind:  # its pause, too: the part of a core is that of all logs
+                await self.turns.free()
+                begun, others_s = time.monotonic(), self.turns.owed_s()
+                try:
+                    with translated():
+                        await self._once()
+                except (CommandError, OSError) as error:  # also that no process can be had
+                    self.problem = str(error)
+                    logger.warning("the log was not verified", error=str(error))
+                finally:
+                    self.running_up_to = 0
+                await asyncio.sleep(_pause_after(time.monotonic() - begun, others_s))
 
     async def _once(self) -> None:
         _, last = await self.source.bounds()

@@ -121,7 +121,7 @@ async def page(means: Means, looking: Looking) -> dict[str, Any]:
         return await means.apart.run(_ran, [spec, tried] if tried != spec else [spec], rows_of_load, model)
 
     # By the stretch and not by where it begins, which moves with the end of the log.
-    key = f"what-if/{space}/{name}/{looking.window}/{msgspec.json.encode(tried).decode()}"
+    key = f"what-if/{space}/{name}/{looking.window}/{msgspec.json.encode([spec, tried]).decode()}"
     wait_s, reports = 0.0, list[Report]()
     try:
         reports, _ = await means.kept.of(key, looking.moment, ran)

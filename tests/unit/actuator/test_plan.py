@@ -98,6 +98,14 @@ def test_a_status_that_names_its_decision_supersedes_the_same_one_of_another() -
     assert not supersedes(first, first)
 
 
+def test_a_stamp_may_lie_as_deep_as_somebody_has_it() -> None:
+    """Decisions are planned before anything of them is tried: what is raised there ends the process, each time that it is started."""
+    first, second = (
+        msgspec.structs.replace(status(1), id=name, stamp=("m",) * 100_000) for name in ("one", "two")
+    )
+    assert supersedes(second, first)
+
+
 def test_the_leaves_of_a_patch() -> None:
     assert leaves({"a": {"b": 1, "c": {}}, "d": None}) == {("a", "b"), ("a", "c"), ("d",)}
 

@@ -14,7 +14,7 @@ from tidewright.actuator.apply import PODS_EACH, Allowance, Applier
 from tidewright.actuator.nodelooks import MANY
 from tidewright.actuator.verdict import Again, Closed, Done, Refused, Result
 from tidewright.events.base import JsonObject, ObjectRef
-from tidewright.events.decisions import EvictPod
+from tidewright.events.decisions import DeleteObject, EvictPod
 from tidewright.events.outcomes import Failed
 from tidewright.events.provisioning import DeleteInstances
 from tidewright.kube.discovery import Discovery
@@ -103,6 +103,18 @@ async def test_what_a_webhook_denies_is_refused_whatever_its_status_says(code: i
     answer = status_of(code, "Denied")
     server = Server(eviction=(code, {**answer[1], "message": denied}))
     found = await applier(server).attempt(EVICT, Allowance(free))
+    assert isinstance(found, Refused)
+    assert denied in found.message
+
+
+@pytest.mark.parametrize("code", [404, 409])
+async def test_what_a_webhook_denies_is_not_taken_for_gone(code: int) -> None:
+    denied = 'admission webhook "guard.example.com" denied the request: not now'
+    answer = status_of(code, "Denied")
+    server = Server(node=(code, {**answer[1], "message": denied}))
+    found = await applier(server).attempt(
+        DeleteObject(at=1.0, id="d.3", target=EVICT.target), Allowance(free)
+    )
     assert isinstance(found, Refused)
     assert denied in found.message
 

@@ -33,6 +33,8 @@ SHARD_SET: Final = "shards.tidewright.dev/set"
 CONFIG_HASH: Final = "shardConfigHash"
 OUR_HOLDER: Final = "tidewright-shard-manager"
 """How the shard manager's name on a lease begins."""
+DEEPEST: Final = 8
+"""Members from a status down to where the decision's id is put."""
 _LOCK: Final = re.compile(r".+-[0-9a-f]{8}-leader-\d+")
 _PLACEHOLDER_NAME: Final = re.compile(r"hold-[0-9a-f]{16}")
 _MANAGED: Final = re.compile(r"capacitybuffer-.+-pod-template")
@@ -278,6 +280,8 @@ def status_as(manager: str) -> Callable[[SetStatus], str]:
     def check(effect: SetStatus) -> str:
         if effect.apply_as != manager:
             return f"it is applied as {effect.apply_as!r}: allowed is {manager!r}"
+        if len(effect.stamp) > DEEPEST:
+            return f"its stamp lies {len(effect.stamp)} members deep: allowed are {DEEPEST}"
         return ""
 
     return check

@@ -268,6 +268,9 @@ def taken_up(state: State, index: Index, now: float) -> UnderWay | None:
     scan = state.scan
     if made is None or (made.part + 1, made.restarts) != (scan.part, scan.restarts):
         return None
+    if made.scene.cards is not index.cards:
+        # What came in between has everything read anew, and did not disturb the pass.
+        return None
     if of_one_piece(state, index.settings):
         return made if made.whole and made.scene.now == scan.began else None
     return made if not made.whole and _as_it_was(state, index, made, now) else None
