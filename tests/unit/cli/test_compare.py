@@ -24,12 +24,12 @@ def test_a_day_is_told_where_nobody_says_since_when_and_the_answer_says_so(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     told = {}
-    for since in ((), ("--since", "24h"), ("--since", "2h"), ("--since", "3650000d")):
+    for since in ((), ("--since", "24h"), ("--since", "2h"), ("--since", "30000d")):
         assert main.run(["compare", "wpa", "-A", "--log", LOG, *since, "-o", "json"]) in (0, 1)
         told[since] = json.loads(capsys.readouterr().out)
     assert told[()] == told["--since", "24h"]
     assert seconds(told[()]["at"]) - seconds(told[()]["since"]) == pytest.approx(86_400, abs=0.002)
-    assert seconds(told["--since", "3650000d"]["since"]) == 0.0
+    assert seconds(told["--since", "30000d"]["since"]) == 0.0
     assert main.run(["compare", "wpa", "-A", "--log", LOG, "--since", "2h"]) in (0, 1)
     day, time = told["--since", "2h"]["since"][:19].split("T")
     assert f"from {day} {time} UTC on: " in capsys.readouterr().out.splitlines()[-1]
