@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -217,10 +216,9 @@ class CustomWorkloads:
 
         Not before they are known: of a target it would be said what nobody's target has, which spread decides on.
         """
-        own = self._own
         if spreads is not None:
-            own = partial(spreads.during, self._own, settling_s=SPREADS_FIRST_S)
-        await self._appender.keep(own, kind=CUSTOM)
+            await spreads.keep(self._appender, self._own, settling_s=SPREADS_FIRST_S, kind=CUSTOM)
+        await self._appender.keep(self._own, kind=CUSTOM)
 
     async def _own(self) -> None:
         position = await self._appender.claim()

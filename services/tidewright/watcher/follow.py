@@ -99,7 +99,7 @@ class Follower:
     ) -> None:
         """`on_fact` sees each fact about an object, also those read back; `max_age_s` is the log's."""
         self.kind = kind
-        self.heard = Heard(kind.name)
+        self.heard = Heard(kind.name, appender)
         self.progress = Progress(settled=self.heard.settled)
         self._kube = kube
         self._log = log

@@ -2,17 +2,21 @@
 
 Parts are taken over one by one, each by whoever asks first. What a part learns from the facts of a kind
 it learns from the follower beside it: in a process that does not own the kind it would know
-nothing. So it is there only where the kind is, and steps back when that goes to another process.
+nothing. So it is there only where the kind is, and steps back when that goes to another process. Where the kind is, the part is due,
+whoever has it: two processes that each had one of the two and waited for the other to end would do nothing for as long as both live.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, NoReturn
 
 import structlog
 
-from tidewright.host.loop.fenced import Fenced
+from tidewright.host.loop.fenced import Fenced, Part
+from tidewright.log.errors import Unsound
 
 _log = structlog.get_logger(__name__)
 
@@ -24,8 +28,10 @@ class Heard:
         settled: the kind has been listed once, or cannot be.
     """
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, follower: Part[Any]) -> None:
+        """`follower` is the kind's own part."""
         self.kind = kind
+        self._follower = follower
         self.settled = asyncio.Event()
         self._here = asyncio.Event()
         self._elsewhere = asyncio.Event()
@@ -39,6 +45,32 @@ class Heard:
         """It may be another's now."""
         self._here.clear()
         self._elsewhere.set()
+
+    async def is_here(self) -> bool:
+        """Whether the kind is this process's, by the log's own word: it may have gone without being noticed yet."""
+        if not self._here.is_set():
+            return False
+        with suppress(Fenced, Unsound):
+            await self._follower.confirm()
+            return True
+        return False
+
+    async def keep(
+        self, part: Part[Any], own: Callable[[], Awaitable[None]], *, settling_s: float = 0.0, **said: str
+    ) -> NoReturn:
+        """Run `own`, which claims the part, whenever the kind is heard of here; `settling_s` as in `during`, `said` as in `Part.keep`."""
+
+        async def own_with_the_kind() -> None:
+            try:
+                await self.during(own, settling_s=settling_s)
+            except Fenced:
+                if self._elsewhere.is_set():
+                    # Said to those of versions that would wait for the end of this process.
+                    with suppress(Fenced, Unsound):
+                        await part.give_up()
+                raise
+
+        await part.keep(own_with_the_kind, self.is_here, **said)
 
     async def during(self, own: Callable[[], Awaitable[None]], *, settling_s: float = 0.0) -> None:
         """Wait until the kind is heard of here, then run `own` for as long as it is.

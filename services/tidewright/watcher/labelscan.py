@@ -9,7 +9,6 @@ page, so a scan is resumable by nature.
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -130,8 +129,9 @@ class LabelScanner:
 
     async def run(self, sets: Heard | None = None) -> None:
         """Look for ever, stepping back while another process does, or hears of the sets."""
-        own = self._own if sets is None else partial(sets.during, self._own)
-        await self._appender.keep(own, kind=KIND)
+        if sets is not None:
+            await sets.keep(self._appender, self._own, kind=KIND)
+        await self._appender.keep(self._own, kind=KIND)
 
     async def _own(self) -> None:
         position = await self._appender.claim()

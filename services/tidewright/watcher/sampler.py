@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable
-from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -179,8 +178,9 @@ class Sampler:
 
     async def run(self, autoscalers: Heard | None = None) -> None:
         """Ask for ever, stepping back while another process does, or hears of the autoscalers."""
-        own = self._own if autoscalers is None else partial(autoscalers.during, self._own)
-        await self._appender.keep(own, kind=METRIC)
+        if autoscalers is not None:
+            await autoscalers.keep(self._appender, self._own, kind=METRIC)
+        await self._appender.keep(self._own, kind=METRIC)
 
     async def _own(self) -> None:
         position = await self._appender.claim()

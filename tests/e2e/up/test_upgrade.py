@@ -79,12 +79,14 @@ async def test_every_service_is_upgraded_and_put_back_while_both_versions_run(
     loads = itertools.cycle(((80.0, 8), (20.0, 4)))
     numbers = itertools.count()
     endpoints = ENDPOINTS if cluster.embedded else ()
+    started = list[Running]()
 
     async def start(version: Version | None, service: str) -> Running:
         run = Running(cluster, nats.url)
         run.version, run.name, run.installed = version, name, True
         more = {"watcher": ("--metrics-interval", "0.5")} if service == "watcher" else {}
         ends.push_async_callback(run.supervisor.stop)
+        started.append(run)
         await run.start(service, **more)
         return run
 
@@ -94,6 +96,16 @@ async def test_every_service_is_upgraded_and_put_back_while_both_versions_run(
         return dict(zip(services, await asyncio.gather(*(start(version, s) for s in services)), strict=True))
 
     async def works() -> None:
+        """All ways are open; where one is not, what was said last is told."""
+        try:
+            await goes_its_ways()
+        except AssertionError as error:
+            on = ("--nats", nats.url, "--cluster", name)
+            error.add_note(await said(tidewright("events", *on, "--tail", "200", "-o", "wide")))
+            error.add_note("\n".join(line for run in started for _, line in run.lines[-20:]))
+            raise
+
+    async def goes_its_ways() -> None:
         """The way of a sample to the cluster, of what comes of it to the status, and of what is created to the endpoints is open."""
         load, count = next(loads)
         world.measure(load)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from math import inf
 from typing import Generic, NoReturn, Protocol, TypeVar
 
@@ -220,12 +221,26 @@ class Part(Generic[P]):
             Fenced: another process owns the part; nothing of this is on the log.
             Unsound: nobody can say whose it is; nothing of this is on the log.
         """
+        await self._commit(messages, position, self._writer.incarnation)
+
+    async def give_up(self) -> None:
+        """Say that the part is nobody's, if it is this process's: whoever stands by takes it over at once.
+
+        Raises:
+            Fenced: another process owns it.
+            Unsound: nobody can say whose it is.
+        """
+        if self._owns:
+            self._owns = False
+            await self._commit([], self.position, "")
+
+    async def _commit(self, messages: Sequence[Message], position: P, owner: str) -> None:
         self._count += 1
         written = msgspec.structs.replace(
             position,
             at=max(position.at, self.position.at),
             epoch=self.position.epoch,
-            incarnation=self._writer.incarnation,
+            incarnation=owner,
             commit=self._count,
             version=__version__,
         )
@@ -307,13 +322,16 @@ class Part(Generic[P]):
                 f"{self._subject} belongs to incarnation {recorded.incarnation} since epoch {recorded.epoch}"
             )
 
-    async def stand_by(self) -> None:
-        """Return when the part's owner is not there any more."""
+    async def stand_by(self, due: Callable[[], Awaitable[bool]] | None = None) -> None:
+        """Return when the part's owner is not there any more, or the part is `due` here whoever has it."""
         while True:
             recorded, sequence = await self.look()
             if recorded.incarnation != self._writer.incarnation:
                 self.elsewhere = recorded
                 self.on_elsewhere(recorded)
+            if due is not None and await due():
+                self.elsewhere = None
+                return
             if await self._is_absent(recorded.incarnation):
                 _, now = await self.look()
                 if now == sequence:  # else another one has taken it over
@@ -335,9 +353,15 @@ class Part(Generic[P]):
                     return False
         return True
 
-    async def keep(self, own: Callable[[], Awaitable[None]], **said: str) -> NoReturn:
+    async def keep(
+        self,
+        own: Callable[[], Awaitable[None]],
+        due: Callable[[], Awaitable[bool]] | None = None,
+        **said: str,
+    ) -> NoReturn:
         """Run `own`, which claims the part, for ever: standing by while another process has it.
 
+        `due` tells whether the part goes with something that this process has: then its owner is not waited for.
         `said` goes into the warning that tells of stepping back.
         """
         while True:
@@ -350,7 +374,7 @@ class Part(Generic[P]):
                     await self._halted(ending)
                 else:
                     _log.warning("stepped back, standing by", **said, message=str(ending))
-            await self._when_sound(self.stand_by)
+            await self._when_sound(partial(self.stand_by, due))
 
     async def _while_ours(self, own: Callable[[], Awaitable[None]]) -> None:
         """Run `own` until it ends, or the part is seen to be another's."""
