@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from tidewright.cli.shards.answers import SHARDS
+
 
 class Versions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Answer to `version`.
@@ -302,6 +304,7 @@ COMMANDS: dict[str, type[msgspec.Struct]] = {
     "sim.fault.list": FaultRules,
     "sim.load": ReplayedLoad,
     "version": Versions,
+    **SHARDS,
 }
 """By command, as the schemas are named."""
 

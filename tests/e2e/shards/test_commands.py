@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.answers import fits
 from tests.e2e.conftest import Cluster, Services
 from tests.e2e.shards.world import Workers, make_orders, owners, sets_path, shard_set
 from tests.e2e.sim.world import merge, send, until
@@ -59,16 +61,22 @@ async def test_an_operator_looks_plans_moves_pins_drains_and_freezes(
 
     assert "orders" in await shards("get")
     assert "32" in await shards("get", "orders")
-    assert json.loads(await shards("get", "orders", "-o", "json"))["assignment"]["keyspace"] == 64
+    got = json.loads(await shards("get", "orders", "-o", "json"))
+    fits("shards.get", got)
+    assert got["assignment"]["keyspace"] == 64
+    fits("shards.list", json.loads(await shards("get", "-o", "json")))
+    assert (await shards("get", "-o", "name")).split() == ["shardset/orders"]
     key = f"{namespace}/order-1"
     told = json.loads(await shards("explain", key, "-o", "json", log=True))
+    fits("shards.explain", told)
     assert told["owner"]
-    assert told["since"] is not None
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", told["since"])
     assert "became the owner" in await shards("explain", key, log=True)
     slot = int(told["slot"])
     here = told["owner"].partition("#")[0]
     there = "b" if here == "a" else "a"
 
+    fits("shards.plan", json.loads(await shards("plan", "--move", f"{slot}={there}", "-o", "json")))
     planned = await shards("plan", "--move", f"{slot}={there}")
     assert f"{here} -> {there}: 1 ({slot})" in planned
     assert "moves     1 of 64" in planned
@@ -104,7 +112,16 @@ async def test_an_operator_looks_plans_moves_pins_drains_and_freezes(
     assert "FAILED" not in verified
     assert "the ledger gives this assignment  ok" in verified
 
+    fits("shards.verify", json.loads(await shards("verify", "-o", "json", log=True)))
+
     await services.start("autoscaler")
+    fits("shards.services", json.loads(await shards("get", "services", "-o", "json", log=True)))
+    on_a_service = ("plan", "--set", "service/autoscaler", "-o", "json")
+    fits("shards.plan.service", json.loads(await shards(*on_a_service, log=True)))
+    fits(
+        "shards.explain.service",
+        json.loads(await shards("explain", namespace, "--set", "service/autoscaler", "-o", "json", log=True)),
+    )
     ours = await shards("get", "service/autoscaler", log=True)
     assert "1 replicas" in ours
     assert "cannot be moved" in await shards("move", "1", "a", "--set", "service/autoscaler", code=2)
@@ -164,6 +181,7 @@ async def test_an_operator_resizes_rolls_out_holds_goes_on_and_goes_back(
     await shards("resize", "3", "--yes")
     await rollout(state="Progressing", waitsFor="CanaryHold", shards=3)
     assert "canary is to be approved" in await shards("rollout", "status")
+    fits("shards.rollout.status", json.loads(await shards("rollout", "status", "-o", "json")))
     await shards("rollout", "resume", "--yes")
     await rollout(state="Complete", shards=3)
     assert "arguments say what pods were told  ok" in await shards("verify", log=True)

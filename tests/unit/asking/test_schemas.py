@@ -97,7 +97,7 @@ COUNTS = frozenset(
         "maxNodes", "limitPods", "nowPods", "thenPods", "replicas", "changedCosts", "leftOut", "messages", "events",
         "checkpoints", "undecided", "setAside", "keys", "history", "commits", "unknown", "goneOnFrom", "samples", "scaleUps",
         "scaleDowns", "total", "nodesOrdered", "nodesRemoved", "nodesDrained", "podsEvicted", "removalsUndone", "speed",
-        "generation", "seed", "count", "struck", "status", "probability", "created", "bound", "ended", "mostPending",
+        "generation", "slot", "epoch", "keyspace", "slots", "moved", "shards", "seed", "count", "struck", "status", "probability", "created", "bound", "ended", "mostPending",
     )
 )  # fmt: skip
 """Numbers of things, by what they are called."""
@@ -105,7 +105,7 @@ OF_A_METRIC = frozenset(
     {"value", "low", "high", "from", "to", "lowWatermark", "highWatermark", "leastLoad", "mostLoad"}
 )
 """Amounts whose unit is that of the metric, or of the line that they stand in."""
-UNIT = re.compile(r"(Seconds|Hours|Micro|Milli|Permille|Bytes|Replicas)$")
+UNIT = re.compile(r"(Seconds|PerSecond|Hours|Micro|Milli|Permille|Bytes|Replicas)$")
 
 
 def answers(words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]) -> list[Any]:

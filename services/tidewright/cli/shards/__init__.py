@@ -10,7 +10,8 @@ rollouts   rollout status, pause, resume, undo; rolling reads how far one is
 fleets     adopt
 reading    ShardSets, their members and pods, from the API server
 changing   a change of a spec: its plan is shown, it is agreed to, it is written under what was read
-showing    tables for people
+showing    tables for people, and what stands in them for programs
+answers    the types of what is said to programs
 history    why a slot is where it is: the set's ledger on the log
 ours       the slots of our own services, from their membership and checkpoints
 verifying  the live cluster against the assignment

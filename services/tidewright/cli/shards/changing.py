@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from tidewright.asking.answers import builtins
 from tidewright.asking.errors import BadInput, CommandError
 from tidewright.asking.options import Output, emit
 from tidewright.asking.tables import plain
@@ -120,4 +121,7 @@ async def write(kube: Kube, shard_set: ReadSet, body: Mapping[str, Any], tries: 
 
 def emit_plan(shard_set: ReadSet, plan: Preview, output: Output) -> None:
     """Print a plan alone."""
-    emit(msgspec.to_builtins(plan), output, lambda: plain(showing.plan(shard_set, plan)))
+    emit(
+        builtins(showing.planned(shard_set, plan)), output, lambda: plain(showing.plan(shard_set, plan)),
+        names=lambda: [showing.named(shard_set)],
+    )  # fmt: skip

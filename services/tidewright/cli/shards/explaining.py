@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from tidewright.asking.answers import builtins, stamp_if_set
 from tidewright.asking.errors import BadInput, CommandError, translated
 from tidewright.asking.options import LogOptions, Output, emit
 from tidewright.asking.source import opened
 from tidewright.asking.tables import plain
-from tidewright.cli.shards import history
+from tidewright.cli.shards import history, showing
 from tidewright.cli.shards import ours as services
+from tidewright.cli.shards.answers import ExplainedOwnSlot, ExplainedSlot
 from tidewright.cli.shards.reading import ReadSet
 from tidewright.log.subjects import ALL, Slot
 from tidewright.log.subjects import slot_of as log_slot_of
@@ -34,33 +34,35 @@ async def explain(
         slot = _mapped(shard_set, key) if shard_set.mapped else slot_of(key, slots, name)
     shard_set.check_slot(slot)
     record = shard_set.document.slots[slot]
-    answer: dict[str, Any] = {
-        "key": None if is_slot else key,
-        "slot": slot,
-        "keyspace": slots,
-        "hash": None if shard_set.mapped else name,
-        "label": (shard_set.section("source").get("labels") or {}).get("label") if shard_set.mapped else None,
-        "state": record.state.value,
-        "owner": record.owner or None,
-        "epoch": record.epoch,
-        "incoming": record.incoming or None,
-        "pinned": (shard_set.section("assignment").get("pins") or {}).get(str(slot)),
-        "since": None,
-        "history": [],
-        "log": "",
-    }
-    lines: list[str] = []
+    lines, since, unknown = list[str](), None, ""
     try:
         async with opened(log, None) as source:
             ledger = await history.ledger(source, shard_set.namespace, shard_set.name)
         about = ledger.about(slot)
         lines = history.lines(about, slot)
-        answer["history"] = [line.strip() for line in lines]
         grants = [entry for entry, _epoch in about if entry.kind == "grant"]
-        answer["since"] = grants[-1].at if grants else None
+        since = grants[-1].at if grants else None
     except CommandError as error:
-        answer["log"] = str(error)
-    emit(answer, output, lambda: plain(_text(answer, lines)))
+        unknown = str(error)
+    answer = ExplainedSlot(
+        key=None if is_slot else key,
+        slot=slot,
+        keyspace=slots,
+        hash=None if shard_set.mapped else name,
+        label=(shard_set.section("source").get("labels") or {}).get("label") if shard_set.mapped else None,
+        state=record.state.value,
+        owner=record.owner or None,
+        epoch=record.epoch,
+        incoming=record.incoming or None,
+        pinned=(shard_set.section("assignment").get("pins") or {}).get(str(slot)),
+        since=stamp_if_set(since),
+        history=tuple(line.strip() for line in lines),
+        unknown=unknown,
+    )
+    emit(
+        builtins(answer), output, lambda: plain(_text(answer, lines)),
+        names=lambda: [showing.named(shard_set)],
+    )  # fmt: skip
     return 0
 
 
@@ -75,29 +77,29 @@ def _mapped(shard_set: ReadSet, value: str) -> int:
     return shard
 
 
-def _text(answer: dict[str, Any], lines: list[str]) -> str:
-    head = f"slot {answer['slot']} of {answer['keyspace']}"
-    if answer["key"] is not None:
-        how = f"{answer['hash']}({answer['key']!r}) mod {answer['keyspace']}"
-        if answer["label"]:
-            how = f"the shard that assignment.perShard gives {answer['label']}={answer['key']} to"
-        head = f"{answer['key']!r} -> {head} ({how})"
+def _text(answer: ExplainedSlot, lines: list[str]) -> str:
+    head = f"slot {answer.slot} of {answer.keyspace}"
+    if answer.key is not None:
+        how = f"{answer.hash}({answer.key!r}) mod {answer.keyspace}"
+        if answer.label:
+            how = f"the shard that assignment.perShard gives {answer.label}={answer.key} to"
+        head = f"{answer.key!r} -> {head} ({how})"
     said = [head]
-    if answer["owner"] is None:
-        said.append(f"owner: nobody (it is {answer['state']})")
+    if answer.owner is None:
+        said.append(f"owner: nobody (it is {answer.state})")
     else:
-        since = f", since {history.stamp(answer['since'])}" if answer["since"] else ""
-        said.append(f"owner: {answer['owner']}, epoch {answer['epoch']}{since}")
-    if answer["state"] == SlotState.DRAINING.value:
-        said.append(f"it is being stopped there, for {answer['incoming']}")
-    elif answer["incoming"]:
-        said.append(f"{answer['incoming']} prepares to take it over")
-    if answer["pinned"]:
-        said.append(f"pinned to {answer['pinned']}")
+        since = f", since {answer.since.replace('T', ' ')}" if answer.since else ""
+        said.append(f"owner: {answer.owner}, epoch {answer.epoch}{since}")
+    if answer.state == SlotState.DRAINING.value:
+        said.append(f"it is being stopped there, for {answer.incoming}")
+    elif answer.incoming:
+        said.append(f"{answer.incoming} prepares to take it over")
+    if answer.pinned:
+        said.append(f"pinned to {answer.pinned}")
     if lines:
         said += ["why:", *lines]
-    elif answer["log"]:
-        said.append(f"why: not known here: {answer['log']}")
+    elif answer.unknown:
+        said.append(f"why: not known here: {answer.unknown}")
     return "\n".join(said)
 
 
@@ -117,29 +119,32 @@ async def ours(name: str, key: str, log: LogOptions | None, output: Output, *, i
     else:
         slot = log_slot_of(key, slots)
     checkpoint, owner = standing.checkpoints.get(slot), standing.owners[slot]
-    answer = {
-        "namespace": None if is_slot else key,
-        "slot": str(slot),
-        "owner": owner,
-        "epoch": checkpoint.epoch if checkpoint else 0,
-        "claimed": checkpoint is not None and checkpoint.incarnation == owner,
-        "position": checkpoint.position if checkpoint else 0,
-    }
+    answer = ExplainedOwnSlot(
+        namespace=None if is_slot or slot == ALL else key,
+        slot=str(slot),
+        owner=owner,
+        epoch=checkpoint.epoch if checkpoint else 0,
+        claimed=checkpoint is not None and checkpoint.incarnation == owner,
+        sequence=checkpoint.position if checkpoint else 0,
+    )
 
     def text() -> str:
         head = f"slot {slot} of service/{which.name}"
         if not is_slot and slot != ALL:
             head = f"namespace {key!r} -> {head} (blake2b of the namespace mod {slots})"
         why = (
-            f"owner: replica {owner}, epoch {answer['epoch']}, at sequence {answer['position']}\n"
+            f"owner: replica {owner}, epoch {answer.epoch}, at sequence {answer.sequence}\n"
             f"why: of {len(standing.members)} live replicas it has the highest rendezvous hash for this slot"
             if owner
             else "owner: nobody: no replica is alive"
         )
-        waits = "" if answer["claimed"] or not owner else "\nit has not claimed the slot yet"
-        return f"{head}\n{why}{waits}"
+        waits = "" if answer.claimed or not owner else "\nit has not claimed the slot yet"
+        trouble = standing.troubles.get(slot)
+        return f"{head}\n{why}{waits}" + (f"\n{trouble}" if trouble else "")
 
-    emit(answer, output, lambda: plain(text()))
+    emit(
+        builtins(answer), output, lambda: plain(text()), names=lambda: [f"{services.PREFIX}{which.name}"]
+    )  # fmt: skip
     return 0
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from tidewright.asking.answers import builtins
 from tidewright.asking.errors import BadInput, translated
 from tidewright.asking.manifests import known_fields, one_document
 from tidewright.asking.namespaces import meant
@@ -16,6 +17,7 @@ from tidewright.asking.options import AskedLogOptions, LogOptions, Output, emit
 from tidewright.asking.tables import plain
 from tidewright.cli.options import ClusterOptions
 from tidewright.cli.shards import changing, ours, showing
+from tidewright.cli.shards.answers import OwnServices, ServiceSizing, ShardSetStandings
 from tidewright.cli.shards.reading import ReadSet, connected, sets, the_set
 from tidewright.cli.shards.sizing import doubled, resized
 from tidewright.cli.shards.where import (
@@ -53,9 +55,10 @@ def get_(
                 asked = known if name == "services" else [name or ""]
                 standings = [await ours.standing(connection, ours.service(service)) for service in asked]
         emit(
-            [ours.as_json(f) for f in standings],
+            builtins(OwnServices(items=tuple(map(ours.told, standings)))),
             output,
             lambda: plain("\n\n".join(map(ours.details, standings))),
+            names=lambda: [f"{ours.PREFIX}{standing.service.name}" for standing in standings],
         )
         return 0
 
@@ -65,14 +68,18 @@ def get_(
         async with connected(at) as kube:
             if name is not None:
                 shard_set = await the_set(kube, space, name)
-                emit(showing.as_json(shard_set), output, lambda: plain(showing.details(shard_set)))
+                emit(
+                    builtins(showing.standing(shard_set)), output, lambda: plain(showing.details(shard_set)),
+                    names=lambda: [showing.named(shard_set)],
+                )  # fmt: skip
                 return 0
             shard_sets = await sets(kube, None if all_namespaces else space)
         place = "the cluster" if all_namespaces else f"namespace {space}"
         emit(
-            [showing.as_json(each_set) for each_set in shard_sets],
+            builtins(ShardSetStandings(items=tuple(map(showing.standing, shard_sets)))),
             output,
-            lambda: showing.overview(shard_sets) if shard_sets else f"{place} has no ShardSets",
+            lambda: plain(showing.overview(shard_sets)) if shard_sets else f"{place} has no ShardSets",
+            names=lambda: map(showing.named, shard_sets),
         )
         return 0
 
@@ -142,7 +149,7 @@ def plan(
 ) -> int:
     """What a change would do, or without one what is in motion: moves, restarts, the bound of the gap."""
     if ours.is_ours(name_of(where)):
-        return asyncio.run(_plan_ours(name_of(where) or "", log))
+        return asyncio.run(_plan_ours(name_of(where) or "", log, output))
 
     async def run() -> int:
         async with connected(where) as kube:
@@ -167,12 +174,22 @@ def plan(
     return asyncio.run(run())
 
 
-async def _plan_ours(name: str, log: LogOptions | None) -> int:
+async def _plan_ours(name: str, log: LogOptions | None, output: Output) -> int:
     which = ours.service(name)
     with translated():
         async with ours.opened(log) as connection:
-            print(f"service/{which.name}: {await ours.sizing(connection, which)}")
-    print(f"note: {ours.REFUSAL}")
+            sizing = await ours.sizing(connection, which)
+    answer = ServiceSizing(
+        service=which.name,
+        events_per_second=round(sizing.facts_per_s, 3),
+        replicas=sizing.current,
+        recommended_replicas=sizing.recommended,
+        note=ours.REFUSAL,
+    )
+    own = f"{ours.PREFIX}{which.name}"
+    emit(
+        builtins(answer), output, lambda: f"{own}: {sizing}\nnote: {ours.REFUSAL}", names=lambda: [own]
+    )  # fmt: skip
     return 0
 
 

@@ -13,16 +13,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
+from tidewright.asking.answers import stamp
 from tidewright.asking.errors import BadInput
 from tidewright.asking.options import LogOptions
 from tidewright.asking.services import BY_NAME, SERVICES, Role, Service
+from tidewright.cli.shards.answers import OwnService, OwnSlot
 from tidewright.cli.shards.showing import columns
 from tidewright.host.loop.membership import rendezvous
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.checkpoint import Checkpoint
 from tidewright.log.connection import Log
+from tidewright.log.errors import Unsound
 from tidewright.log.reader import Reader
 from tidewright.log.subjects import ALL, Slot
 from tidewright.sharding.keyspace import runs
@@ -59,6 +61,7 @@ class Standing:
         members: incarnations of the live replicas.
         owners: replica that each slot belongs to, None without any.
         checkpoints: where the service stands, by slot; those that were never claimed are missing.
+        troubles: why a checkpoint cannot be gone on from, by slot; such a one is missing, too.
     """
 
     service: Service
@@ -66,6 +69,7 @@ class Standing:
     members: frozenset[str]
     owners: dict[Slot, str | None]
     checkpoints: dict[Slot, Checkpoint]
+    troubles: dict[Slot, str]
 
     @property
     def settled(self) -> bool:
@@ -97,12 +101,17 @@ async def standing(log: Log, which: Service) -> Standing:
         (ALL,) if which.partition == "cluster" else tuple(Slot(str(n)) for n in range(log.slots))
     )
     latest: dict[Slot, Checkpoint] = {}
+    troubles: dict[Slot, str] = {}
     for slot in slots:
         last = await log.last(log.subjects.checkpoint(slot, own))
         if last is not None:
-            latest[slot] = checkpoints.decode(last.body)
+            try:
+                latest[slot] = checkpoints.usable(last)
+            except Unsound as error:
+                troubles[slot] = str(error)
     members = frozenset(heard)
-    return Standing(which, slots, members, {slot: rendezvous(slot, members) for slot in slots}, latest)
+    owners = {slot: rendezvous(slot, members) for slot in slots}
+    return Standing(which, slots, members, owners, latest, troubles)
 
 
 @asynccontextmanager
@@ -135,27 +144,35 @@ def details(current: Standing) -> str:
     ]
     if unclaimed:
         lines.append(f"without owner: {_texts(unclaimed)}: no replica is alive")
+    lines += [f"slot {slot}: {trouble}" for slot, trouble in current.troubles.items()]
     return "\n".join(lines)
 
 
-def as_json(current: Standing) -> dict[str, Any]:
+def told(current: Standing) -> OwnService:
     """One service for programs."""
-    return {
-        "service": current.service.name,
-        "replicas": sorted(current.members),
-        "settled": current.settled,
-        "slots": [
-            {
-                "slot": str(slot),
-                "owner": current.owners[slot],
-                "epoch": c.epoch if (c := current.checkpoints.get(slot)) else 0,
-                "incarnation": c.incarnation if c else None,
-                "position": c.position if c else 0,
-                "at": c.at if c else None,
-            }
-            for slot in current.slots
-        ],
-    }
+    return OwnService(
+        service=current.service.name,
+        replicas=tuple(sorted(current.members)),
+        settled=current.settled,
+        slots=tuple(_told(current, slot) for slot in current.slots),
+    )
+
+
+def _told(current: Standing, slot: Slot) -> OwnSlot:
+    owner, trouble = current.owners[slot], current.troubles.get(slot, "")
+    checkpoint = current.checkpoints.get(slot)
+    if checkpoint is None:
+        return OwnSlot(
+            slot=str(slot), owner=owner, epoch=0, incarnation=None, sequence=0, at=None, trouble=trouble
+        )
+    return OwnSlot(
+        slot=str(slot),
+        owner=owner,
+        epoch=checkpoint.epoch,
+        incarnation=checkpoint.incarnation,
+        sequence=checkpoint.position,
+        at=stamp(checkpoint.at),
+    )
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidewright.asking.errors import BadInput
+from tidewright.cli.shards.answers import RolloutStanding
 from tidewright.cli.shards.reading import ReadSet
 from tidewright.cli.shards.showing import columns, condition
 
@@ -20,7 +21,7 @@ _WAITS = {
 }
 
 
-def progress(shard_set: ReadSet) -> dict[str, Any]:
+def progress(shard_set: ReadSet) -> RolloutStanding:
     """The rollout of a set.
 
     Raises:
@@ -32,24 +33,36 @@ def progress(shard_set: ReadSet) -> dict[str, Any]:
         why = "the manager has not seen its template yet" if driver == "pods" else f"its driver is {driver}"
         raise BadInput(f"shardset {shard_set.namespace}/{shard_set.name} has no rollout: {why}")
     paused = condition(shard_set, "RolloutPaused")
-    return {**rollout, "paused": paused.get("message", "") if paused.get("status") == "True" else ""}
+    return RolloutStanding(
+        namespace=shard_set.namespace,
+        name=shard_set.name,
+        state=rollout["state"],
+        shards=rollout["shards"],
+        template=rollout["template"],
+        outdated=tuple(rollout["outdated"]),
+        not_ready=tuple(rollout["notReady"]),
+        standing_by=tuple(rollout.get("standingBy") or ()),
+        draining=rollout["draining"],
+        waits_for=rollout["waitsFor"],
+        paused=paused.get("message", "") if paused.get("status") == "True" else "",
+    )
 
 
-def text(shard_set: ReadSet, rollout: dict[str, Any]) -> str:
+def text(shard_set: ReadSet, rollout: RolloutStanding) -> str:
     """The same for people."""
-    outdated, unready = set(rollout["outdated"]), set(rollout["notReady"])
-    updated = min(rollout["shards"], sum(pod["metadata"]["name"] not in outdated for pod in shard_set.pods))
+    outdated, unready = set(rollout.outdated), set(rollout.not_ready)
+    updated = min(rollout.shards, sum(pod["metadata"]["name"] not in outdated for pod in shard_set.pods))
     lines = [
-        f"{rollout['state']}: {updated} of {rollout['shards']} pods are as the template (version {rollout['template']})"
+        f"{rollout.state}: {updated} of {rollout.shards} pods are as the template (version {rollout.template})"
     ]
-    if rollout["waitsFor"] and rollout["state"] != "Complete":
-        lines.append(f"waits because {_WAITS.get(rollout['waitsFor'], rollout['waitsFor'])}")
-    if waiting := rollout.get("standingBy"):
-        lines.append(f"standing by, with their locks held: {', '.join(waiting)}")
-    if rollout["draining"]:
-        lines.append(f"{rollout['draining']} hands over its slots before it is replaced")
-    if rollout["paused"]:
-        lines.append(rollout["paused"])
+    if rollout.waits_for and rollout.state != "Complete":
+        lines.append(f"waits because {_WAITS.get(rollout.waits_for, rollout.waits_for)}")
+    if rollout.standing_by:
+        lines.append(f"standing by, with their locks held: {', '.join(rollout.standing_by)}")
+    if rollout.draining:
+        lines.append(f"{rollout.draining} hands over its slots before it is replaced")
+    if rollout.paused:
+        lines.append(rollout.paused)
     names = {pod["metadata"]["name"] for pod in shard_set.pods} | outdated | unready
     rows = [
         (name, "old" if name in outdated else "new", "no" if name in unready else "yes")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from tidewright.asking.answers import builtins
 from tidewright.asking.errors import BadInput
 from tidewright.asking.options import Output, emit
 from tidewright.asking.tables import plain
@@ -25,13 +26,16 @@ def status(
     output: Output = "table",
 ) -> int:
     """How far a rolling update is."""
-    from tidewright.cli.shards import rolling
+    from tidewright.cli.shards import rolling, showing
 
     async def run() -> int:
         async with connected(where) as kube:
             shard_set = await the_set(kube, namespace_of(where), name_of(where))
         progress = rolling.progress(shard_set)
-        emit(progress, output, lambda: plain(rolling.text(shard_set, progress)))
+        emit(
+            builtins(progress), output, lambda: plain(rolling.text(shard_set, progress)),
+            names=lambda: [showing.named(shard_set)],
+        )  # fmt: skip
         return 0
 
     return asyncio.run(run())

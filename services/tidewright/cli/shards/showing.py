@@ -1,10 +1,11 @@
-"""Tables of `tidewright shards` for people."""
+"""Tables of `tidewright shards` for people, and the same for programs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from tidewright.cli.shards.answers import ShardPlan, ShardSetStanding, SlotsMoved, SpecProblem
 from tidewright.cli.shards.reading import ReadSet
 from tidewright.sharding.document import SlotState
 from tidewright.sharding.keyspace import runs
@@ -100,14 +101,41 @@ def condition(shard_set: ReadSet, kind: str) -> dict[str, Any]:
     return next((c for c in shard_set.status.get("conditions") or () if c["type"] == kind), {})
 
 
-def as_json(shard_set: ReadSet) -> dict[str, Any]:
+def named(shard_set: ReadSet) -> str:
+    """A set as `-o name` says it."""
+    return f"shardset/{shard_set.name}"
+
+
+def standing(shard_set: ReadSet) -> ShardSetStanding:
     """One set for programs."""
-    return {
-        "namespace": shard_set.namespace,
-        "name": shard_set.name,
-        "assignment": shard_set.status.get("assignment"),
-        "conditions": shard_set.status.get("conditions") or [],
-    }
+    return ShardSetStanding(
+        namespace=shard_set.namespace,
+        name=shard_set.name,
+        assignment=shard_set.status.get("assignment"),
+        conditions=tuple(shard_set.status.get("conditions") or ()),
+    )
+
+
+def planned(shard_set: ReadSet, preview: Preview) -> ShardPlan:
+    """A plan for programs."""
+    return ShardPlan(
+        namespace=shard_set.namespace,
+        name=shard_set.name,
+        problems=tuple(SpecProblem(path=p.path, message=p.message) for p in preview.problems),
+        moves=tuple(
+            SlotsMoved(slots=m.slots, count=m.count, source=m.source or None, target=m.target)
+            for m in preview.moves
+        ),
+        moved=preview.moved,
+        slots=preview.slots,
+        starts=preview.starts,
+        stops=preview.stops,
+        restarts=preview.restarts,
+        gap_seconds=preview.gap_s,
+        gap=preview.gap,
+        crash_gap_seconds=preview.crash_gap_s,
+        notes=preview.notes,
+    )
 
 
 def _short(slots: str, most: int = 60) -> str:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from tidewright.asking.answers import builtins
 from tidewright.asking.errors import CommandError
 from tidewright.asking.options import LogOptions, Output, emit
 from tidewright.asking.source import opened
-from tidewright.cli.shards import history
+from tidewright.asking.tables import plain
+from tidewright.cli.shards import history, showing
+from tidewright.cli.shards.answers import ShardCheck, ShardChecks
 from tidewright.cli.shards.reading import ReadSet, listed
 from tidewright.cli.shards.showing import columns, condition
 from tidewright.kube.client import Kube
@@ -25,15 +27,6 @@ from tidewright.shardmanager.propeller.worker import names_shard_flag, parse_arg
 from tidewright.shardmanager.shardset.mapping import included
 from tidewright.shardmanager.shardset.pods.inject import mapped
 from tidewright.shardmanager.shardset.spec import SetSpec, read_spec
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that was looked at. `good` None: it could not be, and the message says why."""
-
-    name: str
-    good: bool | None
-    message: str
 
 
 async def verify(
@@ -52,29 +45,36 @@ async def verify(
     if objects:
         checks += [check async for check in _objects(kube, shard_set, spec)]
     words = {True: "ok", False: "FAILED", None: "not checked"}
+    failed = any(c.good is False for c in checks)
+    rows = [(c.check, words[c.good], c.message) for c in checks]
     emit(
-        [{"check": c.name, "good": c.good, "message": c.message} for c in checks],
+        builtins(ShardChecks(verified=not failed, items=tuple(checks))),
         output,
-        lambda: columns(("CHECK", "RESULT", "MESSAGE"), [(c.name, words[c.good], c.message) for c in checks]),
+        lambda: plain(columns(("CHECK", "RESULT", "MESSAGE"), rows)),
+        names=lambda: [showing.named(shard_set)],
     )
-    return 1 if any(c.good is False for c in checks) else 0
+    return 1 if failed else 0
 
 
-def _document(shard_set: ReadSet) -> Iterator[Check]:
+def _check(name: str, good: bool | None, message: str) -> ShardCheck:
+    return ShardCheck(check=name, good=good, message=message)
+
+
+def _document(shard_set: ReadSet) -> Iterator[ShardCheck]:
     document = shard_set.document
     free = document.unowned()
-    yield Check("every slot has one owner", not free, f"without owner: {runs(free)}" if free else "")
+    yield _check("every slot has one owner", not free, f"without owner: {runs(free)}" if free else "")
     said = condition(shard_set, "Orphaned").get("status") == "True"
-    yield Check(
+    yield _check(
         "no silent orphan",
         said or not free,
         "slots have no owner, and no condition says so" if free and not said else "",
     )
     strangers = sorted({r.owner for r in document.slots if r.owner and r.owner not in document.members})
-    yield Check("owners are members", not strangers, ", ".join(strangers))
+    yield _check("owners are members", not strangers, ", ".join(strangers))
 
 
-def _claims(shard_set: ReadSet) -> Iterator[Check]:
+def _claims(shard_set: ReadSet) -> Iterator[ShardCheck]:
     claims: Counter[int] = Counter()
     records = set()
     for member in shard_set.members:
@@ -84,17 +84,17 @@ def _claims(shard_set: ReadSet) -> Iterator[Check]:
             records.add(name)
             claims.update(parse_runs(status.get("acting") or ""))
     twice = sorted(slot for slot, count in claims.items() if count > 1)
-    yield Check("no slot is claimed twice", not twice, f"claimed twice: {runs(twice)}" if twice else "")
+    yield _check("no slot is claimed twice", not twice, f"claimed twice: {runs(twice)}" if twice else "")
     if shard_set.members:
         lost = sorted({r.owner for r in shard_set.document.slots if r.owner} - records)
-        yield Check("owners hold a lease", not lost, f"no record of {', '.join(lost)}" if lost else "")
+        yield _check("owners hold a lease", not lost, f"no record of {', '.join(lost)}" if lost else "")
         idle = [
             s for s, r in enumerate(shard_set.document.slots) if r.state is SlotState.OWNED and not claims[s]
         ]
-        yield Check("owners act", not idle, f"nobody reports to act on {runs(idle)}" if idle else "")
+        yield _check("owners act", not idle, f"nobody reports to act on {runs(idle)}" if idle else "")
 
 
-def _told(shard_set: ReadSet, spec: SetSpec) -> Iterator[Check]:
+def _told(shard_set: ReadSet, spec: SetSpec) -> Iterator[ShardCheck]:
     if spec.dynamic or not shard_set.told:
         return
     count = Counter(slot for slots in shard_set.told.values() for slot in slots)
@@ -105,10 +105,10 @@ def _told(shard_set: ReadSet, spec: SetSpec) -> Iterator[Check]:
         for word, slots in (("told twice:", twice), ("told to nobody:", missing))
         if slots
     )
-    yield Check("pods are told every slot once", not message, message)
+    yield _check("pods are told every slot once", not message, message)
     if spec.injector.value == "propeller" or spec.mapped:
         wrong = [pod["metadata"]["name"] for pod in shard_set.pods if not _as_told(shard_set, spec, pod)]
-        yield Check("arguments say what pods were told", not wrong, ", ".join(wrong))
+        yield _check("arguments say what pods were told", not wrong, ", ".join(wrong))
 
 
 def _as_told(shard_set: ReadSet, spec: SetSpec, pod: dict[str, Any]) -> bool:
@@ -126,35 +126,35 @@ def _as_told(shard_set: ReadSet, spec: SetSpec, pod: dict[str, Any]) -> bool:
     return bool(names_shard_flag(args)) and argument_slots == set(shard_set.told.get(index, ()))
 
 
-async def _ledger(shard_set: ReadSet, log: LogOptions | None) -> Check:
+async def _ledger(shard_set: ReadSet, log: LogOptions | None) -> ShardCheck:
     name = "the ledger gives this assignment"
     try:
         async with opened(log, None) as source:
             ledger = await history.ledger(source, shard_set.namespace, shard_set.name)
     except CommandError as error:
-        return Check(name, None, str(error))
+        return _check(name, None, str(error))
     if ledger.refused:
-        return Check(name, False, f"an entry was refused: {ledger.refused[0]}")
+        return _check(name, False, f"an entry was refused: {ledger.refused[0]}")
     if ledger.document.revision < shard_set.document.revision:
-        return Check(name, False, f"it ends at revision {ledger.document.revision}, the status is further")
+        return _check(name, False, f"it ends at revision {ledger.document.revision}, the status is further")
     if ledger.document.revision > shard_set.document.revision:
-        return Check(name, None, "the status is on its way: run the command again")
+        return _check(name, None, "the status is on its way: run the command again")
     wrong = [
         slot
         for slot, (a, b) in enumerate(zip(ledger.document.slots, shard_set.document.slots, strict=True))
         if msgspec.structs.replace(a, since=0.0) != msgspec.structs.replace(b, since=0.0)
     ]
-    return Check(name, not wrong, f"slots {runs(wrong)} differ" if wrong else "")
+    return _check(name, not wrong, f"slots {runs(wrong)} differ" if wrong else "")
 
 
-async def _objects(kube: Kube, shard_set: ReadSet, spec: SetSpec) -> AsyncIterator[Check]:
+async def _objects(kube: Kube, shard_set: ReadSet, spec: SetSpec) -> AsyncIterator[ShardCheck]:
     """The labels of all objects of the source, where workers go by them."""
     source = source_of(shard_set.spec)
     if not source.kind or not spec.labels_objects:
         return
     places = await Discovery(kube).resources(source.group, source.kind)
     if not places:
-        yield Check(
+        yield _check(
             "objects carry their slot",
             None,
             f"the cluster has no kind {source.kind} in group {source.group!r}",
@@ -170,11 +170,11 @@ async def _objects(kube: Kube, shard_set: ReadSet, spec: SetSpec) -> AsyncIterat
         illegal += value is not None and not legal_slot(value, spec.slots)
         own += value is not None and legal_slot(value, spec.slots) and value != key_slot
     label = spec.slot_label
-    yield Check(
+    yield _check(
         f"objects carry {label}", not missing, f"{missing} of {total} do not" if missing else f"{total} do"
     )
-    yield Check(f"{label} is a slot", not illegal, f"{illegal} of {total} name none" if illegal else "")
+    yield _check(f"{label} is a slot", not illegal, f"{illegal} of {total} name none" if illegal else "")
     if own:
-        yield Check(
+        yield _check(
             f"{label} is that of the key", True, f"{own} of {total} carry another slot, which is respected"
         )
