@@ -16,7 +16,7 @@ from tidewright.log.diagnostics import get_logger
 from tidewright.log.elsewhere import Course, Elsewhere, alone, leads
 from tidewright.log.identity import ALIVE_S, BusClient, shown
 from tidewright.log.opening import described
-from tidewright.log.outage import Outage
+from tidewright.log.outage import OUTAGE
 from tidewright.log.refusals import NO_MESSAGE, NOT_FOUND, leaderless, refusal
 
 ASK_AGAIN_S = 0.2
@@ -37,7 +37,7 @@ class Bus:
     Attributes:
         timeout_s: bounds each answer that is waited for.
         patience_s: what is asked without appending is asked again for so long when no answer comes.
-        outage: what has been said of a log that does not answer.
+        outage: what this process has said of a log that does not answer.
         denied: subjects, in lower case, that the server refused to take from us, and when (monotonic).
     """
 
@@ -50,9 +50,8 @@ class Bus:
         self.timeout_s = timeout_s
         self.patience_s = patience_s
         self._silent_since: float | None = None
-        self._said = False
         self._unanswered = ""
-        self.outage = Outage()
+        self.outage = OUTAGE
         self._elsewhere = Elsewhere()
         self.denied: dict[str, float] = {}
 
@@ -106,7 +105,8 @@ class Bus:
                 self._silent(verb, error)
                 await asyncio.sleep(ASK_AGAIN_S)
             else:
-                self._answered()
+                self._silent_since = None
+                self.outage.answered()
                 return answer
 
     @property
@@ -117,22 +117,10 @@ class Bus:
         return self._unanswered
 
     def _silent(self, verb: str, error: errors.LogUnavailable) -> None:
-        """Say that the log does not answer: once, however many ask."""
         self._unanswered = str(error)
         if self._silent_since is None:
             self._silent_since = time.monotonic()
-        if self.outage.is_new("asking again"):
-            self._said = True
-            logger.warning("the log does not answer, asking again", asked=verb, error=str(error))
-
-    def _answered(self) -> None:
-        if self._silent_since is not None:
-            after_s = round(time.monotonic() - self._silent_since, 1)
-            self._silent_since = None
-            if not self._said:
-                return
-            self._said = False
-            logger.info("the log answers again", after_s=after_s)
+        self.outage.met(f"asking {verb}", error)
 
     async def missed(self, what: str, already_s: float = 0.0) -> None:
         """Take note that something of this kind was not answered, and not for `already_s` before: when that goes on, try
@@ -145,7 +133,7 @@ class Bus:
         if course is Course.STAY or await self._is_good(client, course):
             return
         if client.server == server:
-            if self.outage.is_new("elsewhere"):
+            if self.outage.leaves():
                 logger.info("a server answers nothing, trying another", server=shown(server), unanswered=what)
             self._elsewhere.left()
             await client.leave()
@@ -203,6 +191,7 @@ class Bus:
         if what == APPENDING and answer.data and b'"error"' not in answer.data:
             # The beginning of a batch is taken (with an empty answer) by a leader that the others do not hear, too.
             self._elsewhere.answered(what)
+            self.outage.answered()
         return answer.data
 
     def check_allowed(self, subject: str) -> None:

@@ -213,17 +213,17 @@ def test_a_log_that_is_back_is_asked_soon_however_long_it_was_away(down_s: float
 async def test_however_many_questions_wait_that_the_log_does_not_answer_is_said_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fenced, "_asking", Outage())
+    monkeypatch.setattr(fenced, "OUTAGE", Outage())
 
-    async def asked(unanswered: int) -> None:
-        async for attempt in attempts():
+    async def asked(unanswered: int, part: InFlight | None = None) -> None:
+        async for attempt in attempts(part):
             with attempt:
                 if unanswered:
                     unanswered -= 1
                     raise LogUnavailable("no answer")
 
     with capture_logs() as logs:
-        await asyncio.gather(*(asked(n) for n in (1, 2, 3)))
+        await asyncio.gather(*(asked(n) for n in (1, 2, 3)), *(asked(n, InFlight()) for n in (1, 2)))
         await asked(1)
     ours = [line["event"] for line in logs if not line["event"].startswith("stamina.")]
-    assert ours == ["the log does not answer, messages wait"]
+    assert ours == ["the log does not answer, going on when it does"]

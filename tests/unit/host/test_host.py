@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.alone import Alone
 from tests.nats_server import EmbeddedServer
@@ -24,18 +25,21 @@ from tidewright.events.timers import TimerFired
 from tidewright.host.fold.decider import Decider
 from tidewright.host.fold.order import Fold, cause_of, decision_id
 from tidewright.host.fold.series import Exposition, Series
+from tidewright.host.loop import fenced
 from tidewright.host.loop.host import Host
 from tidewright.host.loop.membership import BucketMembership, rendezvous, shares
 from tidewright.host.loop.settings import Settings
 from tidewright.host.process.health import Health
-from tidewright.log import errors, timers
+from tidewright.log import bus, errors, timers
 from tidewright.log.checkpoint import decode as decode_checkpoint
 from tidewright.log.connection import Committed, Log, Message
 from tidewright.log.envelope import Writer
 from tidewright.log.install import Plan, install_log
-from tidewright.log.subjects import Slot
+from tidewright.log.outage import Outage
+from tidewright.log.subjects import ALL, Slot
 
 NAMESPACES = ("shop", "bank", "game", "mail")
+AWAY, BACK = "the log does not answer, going on when it does", "the log answers again"
 
 
 def pod(log: Log, namespace: str, n: int, *, name: str = "", at: float | None = None) -> Message:
@@ -251,6 +255,35 @@ async def test_an_outage_of_the_server_loses_and_doubles_nothing(nats: EmbeddedS
                 await nats.kill()
                 await nats.start()
             await expect_holds(log, 6)
+
+
+async def test_a_process_says_once_that_the_log_does_not_answer(
+    nats: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decider, a part of who acts, and a question to who has patience: three that wait, over two connections."""
+    outage = Outage()
+    for module in (bus, fenced):
+        monkeypatch.setattr(module, "OUTAGE", outage)
+    async with (
+        await Log.connect(nats.url, "test", timeout_s=0.5) as log,
+        await Log.connect(nats.url, "test", timeout_s=0.5, patience_s=60.0) as other,
+    ):
+        await install_log(log, Plan(slots=4, deciders=("counting", "reminding")))
+        async with hosting(log) as host:
+            await until(lambda: len(host.owned) == log.slots)
+            in_flight = fenced.InFlight()
+            subject = other.subjects.checkpoint(ALL, "watcher", "pod")
+            part = fenced.Part(log, Writer("watcher"), subject, fenced.Position, in_flight)
+            with capture_logs() as lines:
+                await nats.kill()
+                waiting = asyncio.gather(part.claim(), other.bounds(), fenced.answered(log.bounds))
+                # All of them have met it: who decides is not ready, the part has a problem, the question is silent.
+                await until(lambda: (host.health.not_ready, in_flight.problem, other.silence), all)
+                await nats.start()
+                await waiting
+                await until(other.bounds, lambda _: any(BACK in line["event"] for line in lines), every_s=0.2)
+    said = [line["event"] for line in lines if line["log_level"] in ("warning", "error")]
+    assert [event for event in said if "stamina" not in event] == [AWAY]
 
 
 async def test_members_are_known_again_after_the_server_was_killed(nats: EmbeddedServer) -> None:

@@ -76,8 +76,7 @@ class Arrival(Generic[State]):
                     await self._read_on(self._reader)
                 return self
             except errors.LogUnavailable as error:
-                if self._log.outage.is_new("restoring"):
-                    logger.warning("restoring waits for the log", error=str(error))
+                self._log.outage.met("restoring", error)
                 await asyncio.sleep(OUTAGE_PAUSE_S)
 
     def read_to(self, slot: Slot) -> int:

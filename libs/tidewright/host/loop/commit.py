@@ -317,8 +317,7 @@ class Committer:
                 await self._wait_for_room(error)
             except errors.LogUnavailable as error:
                 self.health.not_ready = str(error)
-                if self.log.outage.is_new("whose slots are"):
-                    logger.warning("log unavailable, asking again", error=str(error))
+                self.log.outage.met("asking whose slots are", error)
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, RETRY_MOST_S)
 

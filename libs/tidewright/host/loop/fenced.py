@@ -29,7 +29,7 @@ from tidewright.log.continuity import Continuity, Doubt, earlier
 from tidewright.log.diagnostics import get_logger
 from tidewright.log.envelope import Writer
 from tidewright.log.errors import Conflict, LogError, LogUnavailable, StoreFull, Unsound
-from tidewright.log.outage import Outage
+from tidewright.log.outage import OUTAGE
 from tidewright.log.reader import Record
 
 LOOK_S = 5.0
@@ -48,8 +48,6 @@ HALTED_S = 5.0
 """A checkpoint that could not be gone on from is looked at again after so long: somebody may have put it right."""
 
 _log = get_logger(__name__)
-_asking = Outage()
-"""Of what is asked for no part's sake, in this process: it is said once, however many questions wait."""
 
 
 class Fenced(Exception):
@@ -72,8 +70,7 @@ class InFlight(asyncio.Lock):
         self.others: Membership | None = None
         self.renew_s = inf
         self.problem = self.lost = self._reason = ""
-        self._outage = Outage()
-        self._said = False
+        self._full = False
         self.halted: dict[str, str] = {}
 
     @property
@@ -82,21 +79,21 @@ class InFlight(asyncio.Lock):
         return self.lost or "; ".join(self.halted.values()) or self.problem
 
     def waits(self, error: LogError) -> bool:
-        """Take note that the log takes nothing; whether that is new, or another reason than before.
-
-        While servers look for a leader some questions are answered: that is not the end of it.
-        """
-        new, self._reason, self.problem = self._outage.is_new(error.reason), error.reason, str(error)
-        self._said = self._said or new
+        """Take note that the log takes nothing; whether that is for a full store, and had not been said."""
+        self._reason, self.problem = error.reason, str(error)
+        if error.reason != StoreFull.reason:
+            return False
+        new, self._full = not self._full, True
         return new
 
     def settled(self, *, appended: bool) -> None:
         """It has answered; that it takes something, only an append shows."""
+        OUTAGE.answered()
         if self._reason == StoreFull.reason and not appended:
             return
-        if self._reason and self._said:
+        if self._full and appended:
             _log.info("the log takes messages again")
-            self._said = False
+            self._full = False
         self.problem = self._reason = ""
 
     @property
@@ -498,17 +495,17 @@ def attempts(in_flight: InFlight | None = None) -> AsyncIterator[stamina.Attempt
 
     It is said once, however many parts meet it.
     """
+    waiting = in_flight or InFlight()
 
     def on(error: Exception) -> bool | float:
         if not isinstance(error, StoreFull | LogUnavailable):
             return False
-        new = in_flight.waits(error) if in_flight is not None else _asking.is_new(error.reason)
+        new = waiting.waits(error)
         if isinstance(error, StoreFull):
             if new:
                 _log.error("the log's store is full, messages wait", reason=error.reason, error=str(error))
             return FULL_S
-        if new:
-            _log.warning("the log does not answer, messages wait", reason=error.reason, error=str(error))
+        OUTAGE.met("asking" if in_flight is None else "a part", error)
         return True
 
     endless: AsyncIterator[stamina.Attempt] = stamina.retry_context(

@@ -148,8 +148,7 @@ class Host(Generic[State]):
             except errors.LogUnavailable as error:
                 self.health.not_ready = str(error)
                 self.health.metrics.errors.labels(error.reason).inc()
-                if self.log.outage.is_new("deciding"):
-                    logger.warning("log unavailable, going on when it is back", error=str(error))
+                self.log.outage.met("deciding", error)
                 await self._drop_reader()  # what it had handed out is read again by who has not folded it
                 await asyncio.sleep(OUTAGE_PAUSE_S)
         await self._last_turns()
@@ -197,8 +196,7 @@ class Host(Generic[State]):
                 await self._membership.join()
             except errors.LogUnavailable as error:
                 self.health.not_ready = str(error)
-                if self.log.outage.is_new("joining"):
-                    logger.warning("log unavailable, joining when it is back", error=str(error))
+                self.log.outage.met("joining", error)
                 await asyncio.sleep(OUTAGE_PAUSE_S)
             else:
                 return True

@@ -57,8 +57,7 @@ class Sets:
             try:
                 await self._follow()
             except errors.LogUnavailable as error:
-                if self._log.outage.is_new("reading"):
-                    _log.warning("the log is away, reading on when it is back", error=str(error))
+                self._log.outage.met("reading", error)
                 await asyncio.sleep(AWAY_S)
 
     async def _follow(self) -> None:

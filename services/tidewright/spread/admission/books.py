@@ -173,8 +173,7 @@ class Books:
                             self._take(record)
                             self.changed.set()
                 except errors.LogUnavailable as error:
-                    if self.log.outage.is_new("reading"):
-                        _log.warning("the log is away, reading on when it is back", error=str(error))
+                    self.log.outage.met("reading", error)
                     await asyncio.sleep(AWAY_S)
 
     def _take(self, record: Record) -> None:
@@ -286,9 +285,10 @@ class Books:
     def _refuse(self, batch: list[Booking[Any]], error: errors.LogError) -> None:
         if not any(not b.done.done() for b in batch):
             return
-        _log.warning(
-            "placements could not be appended", requests=len(batch), reason=error.reason, error=str(error)
-        )
+        if not self.log.outage.explains("placing pods", error):
+            _log.warning(
+                "placements could not be appended", requests=len(batch), reason=error.reason, error=str(error)
+            )
         for booking in batch:
             if not booking.done.done():
                 booking.done.set_exception(error)

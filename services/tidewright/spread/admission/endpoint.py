@@ -305,7 +305,8 @@ class Endpoint:
             await self.books.book(book, choose)
         except errors.LogError as error:
             # The pod's end is seen anyway, a moment later: no reason to keep it from being deleted.
-            _log.warning("a delete is not recorded", namespace=namespace, pod=pod.name, error=str(error))
+            if not self.books.log.outage.explains("recording deletes", error):
+                _log.warning("a delete is not recorded", namespace=namespace, pod=pod.name, error=str(error))
         return answer(review)
 
     async def _evicted(self, review: Review) -> JsonObject | None:
@@ -322,7 +323,9 @@ class Endpoint:
                     return pod
                 await asyncio.sleep(AGAIN_S)  # it was placed a moment ago, and the fact about it is under way
         except errors.LogError as error:
-            _log.warning("an eviction is not recorded", pod=f"{review.namespace}/{name}", error=str(error))
+            if not self.books.log.outage.explains("recording evictions", error):
+                pod_name = f"{review.namespace}/{name}"
+                _log.warning("an eviction is not recorded", pod=pod_name, error=str(error))
             return None
 
     async def _spread(self, review: Review) -> bytes:
