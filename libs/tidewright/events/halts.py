@@ -10,9 +10,9 @@ HaltReason = Literal["DeciderFailed", "NewerFact", "DecisionUnreadable"]
 
 
 class SlotHalted(Event, frozen=True, kw_only=True, tag="halt.slot-halted.v1"):
-    """A service decides nothing more in one of its slots; the others go on. Written by that service, once for each place where it stops.
+    """A service decides nothing more in one of its slots; the others go on. Written by that service, once for each place where it stops (with `DecisionUnreadable` by each software that does).
 
-    It is over as soon as a checkpoint of the slot covers `before`. Nobody folds it: what is decided does not depend on it. A slot whose
+    It is over as soon as a checkpoint of the slot covers `before`; with `DecisionUnreadable` also once other software has taken the slot. Nobody folds it: what is decided does not depend on it. A slot whose
     checkpoint cannot be gone on from says nothing, since that checkpoint does.
 
     Attributes:

@@ -7,7 +7,7 @@ types (`tidewright.log.stream_settings`), atomic batches and expectations per me
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -428,19 +428,21 @@ class Log(Bus):
     async def last_per_subject(self, filters: Sequence[str]) -> AsyncIterator[reader.Record]:
         """The last message of every subject that matches, in stream order."""
         if self.directly:
-            for record in await self._last_directly(filters):
+            for record in await self.last_directly(filters):
                 yield record
             return
         async with self.reader(filters, last_only=True) as records:
             async for record in records.until_current():
                 yield record
 
-    async def _last_directly(self, filters: Sequence[str]) -> list[reader.Record]:
-        """As `last_per_subject`: the names of the subjects first, then as many of them as one answer takes."""
+    async def last_directly(
+        self, filters: Sequence[str], heard: Callable[[Sequence[reader.Record]], None] | None = None
+    ) -> list[reader.Record]:
+        """As `last_per_subject`: the names of the subjects first, then as many of them as one answer takes, each of which is `heard`."""
         from tidewright.log.last_per_subject import last_words  # imports this module
 
         subjects = [s for pattern in filters for s in await self.subjects_of(self.stream, pattern)]
-        return await last_words(self, list(dict.fromkeys(subjects)))
+        return await last_words(self, list(dict.fromkeys(subjects)), heard=heard)
 
     def reader(
         self,

@@ -34,11 +34,20 @@ def get_logger(name: str) -> Any:
 
 
 def configure_when_used(configure: Callable[[], None]) -> None:
-    """Call what configures structlog: before the first line of the loggers here, or now if structlog is there already."""
-    if "structlog" in sys.modules:
-        configure()
-    else:
+    """Call what configures structlog: before the first line of the loggers here, or now if structlog is there already.
+
+    Where it is configured, as in the process of a service, it stays as it is.
+    """
+    structlog = sys.modules.get("structlog")
+    if structlog is None:
         _configuring[:] = [configure]
+    elif not structlog.is_configured():
+        configure()
+
+
+def configured() -> None:
+    """Somebody has configured structlog for the whole process: what is yet to be called is not."""
+    _configuring.clear()
 
 
 def _made(name: str) -> Any:

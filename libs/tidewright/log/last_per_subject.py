@@ -23,8 +23,17 @@ Known = MutableMapping[tuple[str, ...], list[Record]]
 """Filters to what was found of them."""
 
 
+Heard = Callable[[Sequence[Record]], None]
+"""Is given what is found as it is found, each of it once, in parts and in no order."""
+
+
 async def last_words(
-    log: Log, filters: Sequence[str], *, up_to: int = 0, known: Known | None = None
+    log: Log,
+    filters: Sequence[str],
+    *,
+    up_to: int = 0,
+    known: Known | None = None,
+    heard: Heard | None = None,
 ) -> list[Record]:
     """The last message at or before sequence `up_to` (0: at all) of every subject that matches, in stream order.
 
@@ -35,10 +44,12 @@ async def last_words(
         TooMany: more than about a thousand subjects match: name them more narrowly.
         LogUnavailable: no answer in time.
     """
-    return await _in_parts(filters, lambda part: _asked(log, part, up_to, known))
+    return await _in_parts(filters, lambda part: _asked(log, part, up_to, known), heard)
 
 
-async def earlier_words(log: Log, subjects: Sequence[str], up_to: int) -> list[Record]:
+async def earlier_words(
+    log: Log, subjects: Sequence[str], up_to: int, heard: Heard | None = None
+) -> list[Record]:
     """As `last_words`, of subjects that were spoken of since: where the last word lies need not be looked up first.
 
     Raises:
@@ -46,18 +57,23 @@ async def earlier_words(log: Log, subjects: Sequence[str], up_to: int) -> list[R
     """
     if len(subjects) >= MANY:
         subjects = await _spoken_of_twice(log, subjects)
-    return await _in_parts(subjects, lambda part: _earlier(log, part, up_to))
+    return await _in_parts(subjects, lambda part: _earlier(log, part, up_to), heard)
 
 
 async def _in_parts(
-    subjects: Sequence[str], asked: Callable[[Sequence[str]], Awaitable[list[Record]]]
+    subjects: Sequence[str],
+    asked: Callable[[Sequence[str]], Awaitable[list[Record]]],
+    heard: Heard | None = None,
 ) -> list[Record]:
     """What several requests find, in stream order: the server looks for the next part while the answers of one are taken apart."""
     turns = asyncio.Semaphore(BESIDE)
 
     async def of(start: int) -> list[Record]:
         async with turns:
-            return await asked(subjects[start : start + AT_ONCE])
+            found = await asked(subjects[start : start + AT_ONCE])
+        if heard is not None:
+            heard(found)
+        return found
 
     parts = await asyncio.gather(*(of(start) for start in range(0, len(subjects), AT_ONCE)))
     return sorted((record for part in parts for record in part), key=lambda record: record.seq)
@@ -82,20 +98,30 @@ async def _spoken_of_twice(log: Log, subjects: Sequence[str]) -> list[str]:
     return found
 
 
-async def last_words_of_all(log: Log, filters: Sequence[str], up_to: int) -> list[Record]:
-    """As `last_words`, however many subjects match; that takes a reader.
+async def last_words_of_all(
+    log: Log, filters: Sequence[str], up_to: int, heard: Heard | None = None
+) -> list[Record]:
+    """As `last_words`, however many subjects match; that takes a reader, or as many questions as there are thousands.
 
     Raises:
         LogUnavailable: no answer in time.
     """
     records: list[Record] = []
     later: list[str] = []
-    async for record in log.last_per_subject(filters):
-        if record.seq <= up_to:
-            records.append(record)
-        else:
-            later.append(record.subject)
-    return sorted([*records, *await earlier_words(log, later, up_to)], key=lambda record: record.seq)
+
+    def taken(part: Sequence[Record]) -> None:
+        present = [record for record in part if record.seq <= up_to]
+        later.extend(record.subject for record in part if record.seq > up_to)
+        records.extend(present)
+        if heard is not None:
+            heard(present)
+
+    if log.directly:
+        await log.last_directly(filters, taken)
+    else:
+        taken([record async for record in log.last_per_subject(filters)])
+    earlier = await earlier_words(log, later, up_to, heard)
+    return sorted([*records, *earlier], key=lambda record: record.seq)
 
 
 async def _asked(log: Log, filters: Sequence[str], up_to: int, known: Known | None) -> list[Record]:

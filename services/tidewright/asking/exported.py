@@ -22,6 +22,7 @@ from tidewright.asking.progress import progress
 from tidewright.asking.remembered import Answered
 from tidewright.asking.source import Anchors, keyring_of, matches, vouching
 from tidewright.log.export import ExportFile
+from tidewright.log.last_per_subject import Heard
 from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot
 from tidewright.log.subjects import Slot, Subjects
@@ -219,8 +220,13 @@ class ExportedLog:
     async def earlier(self, subjects: Sequence[str], up_to: int) -> list[Record]:
         return await self.last(subjects, up_to)
 
-    async def last_of_all(self, patterns: Sequence[str], up_to: int = 0) -> list[Record]:
-        return await self.last(patterns, up_to)
+    async def last_of_all(
+        self, patterns: Sequence[str], up_to: int = 0, heard: Heard | None = None
+    ) -> list[Record]:
+        found = await self.last(patterns, up_to)
+        if heard is not None:
+            heard(found)
+        return found
 
     async def at(self, seq: int) -> Record | None:
         indexed = self.indexed

@@ -7,11 +7,13 @@ as far as something was decided about them.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import islice
 
 import msgspec
 
@@ -118,15 +120,27 @@ async def listed(
 
 async def filled(board: Board, up_to: int) -> list[Record]:
     """Give a board the last words as of a sequence (0: the end), and return them."""
-    records = await board.source.last_of_all(board.patterns(), up_to)
-    for record in records:
-        board.take(record)
-    if elsewhere := board.elsewhere():
-        others = await board.source.last(elsewhere, up_to)
-        for record in others:
+    at_others: list[asyncio.Task[list[Record]]] = []
+    asked = 0
+
+    def heard(part: Sequence[Record]) -> None:
+        """Take what was found first, and ask already for what is decided about it at others: that lies all over the log."""
+        nonlocal asked
+        for record in part:
             board.take(record)
-        records = [*records, *others]
-    return records
+        if further := board.elsewhere(asked):
+            asked += len(further)
+            at_others.append(asyncio.create_task(board.source.last(further, up_to)))
+
+    try:
+        records = await board.source.last_of_all(board.patterns(), up_to, heard)
+        others = [record for part in await asyncio.gather(*at_others) for record in part]
+    finally:
+        for task in at_others:
+            task.cancel()
+    for record in others:
+        board.take(record)
+    return [*records, *others]
 
 
 async def watched(
@@ -195,11 +209,12 @@ class Board:
             ]
         return patterns
 
-    def elsewhere(self) -> list[str]:
-        """Subjects of decisions that are about objects of the list, and are taken at others."""
+    def elsewhere(self, behind: int = 0) -> list[str]:
+        """Subjects of decisions that are about objects of the list, and are taken at others; behind so many of them."""
         if self.service is None:
             return []
-        return [decided_about(self.source, self.service.name, place) for place in self.about]
+        places = islice(self.about, behind, None)
+        return [decided_about(self.source, self.service.name, place) for place in places]
 
     def concerns(self, record: Record) -> bool:
         """Whether a new record may change a row."""

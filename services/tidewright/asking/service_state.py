@@ -249,7 +249,7 @@ async def hands_on(source: Source, asked: Asked, up_to: int) -> Hands:
             checkpoint = checkpoints.usable(record)
         except Unsound as error:
             return Hands(halted=str(error))
-        if problem := why(halt_in(found.get(halts)), checkpoint):
+        if problem := why(halt_in(found.get(halts)), record, checkpoint):
             return Hands(halted=f"{service} has halted in slot {asked.slot}, {problem}")
         decided_by = record.headers.get(VERSION, "")
         inputs = asked.inputs.today.digest

@@ -29,7 +29,7 @@ from tidewright.log.batched_get import TooMany
 from tidewright.log.connection import Log
 from tidewright.log.diagnostics import configure_when_used
 from tidewright.log.errors import BadKey, LogError, LogForbidden, LogUnavailable, NoKeys, Unsound, WrongStream
-from tidewright.log.last_per_subject import Known, earlier_words, last_words, last_words_of_all
+from tidewright.log.last_per_subject import Heard, Known, earlier_words, last_words, last_words_of_all
 from tidewright.log.reader import WINDOW, Record
 from tidewright.log.snapshots import Snapshot, Snapshots
 from tidewright.log.subjects import CLUSTER_ID, Slot, Subjects, slot_of
@@ -119,8 +119,10 @@ class Source(Protocol):
         """The last record of every subject that matches, at or before a sequence (0: at all), in order."""
         ...
 
-    async def last_of_all(self, patterns: Sequence[str], up_to: int = 0) -> list[Record]:
-        """As `last`, however many subjects match."""
+    async def last_of_all(
+        self, patterns: Sequence[str], up_to: int = 0, heard: Heard | None = None
+    ) -> list[Record]:
+        """As `last`, however many subjects match. `heard` is given each of them once, in parts and in no order, as they are found."""
         ...
 
     async def earlier(self, subjects: Sequence[str], up_to: int) -> list[Record]:
@@ -289,15 +291,22 @@ class RunningLog:
     async def last(self, patterns: Sequence[str], up_to: int = 0) -> list[Record]:
         return await last_words(self.log, patterns, up_to=up_to, known=self._words)
 
-    async def last_of_all(self, patterns: Sequence[str], up_to: int = 0) -> list[Record]:
+    async def last_of_all(
+        self, patterns: Sequence[str], up_to: int = 0, heard: Heard | None = None
+    ) -> list[Record]:
         bound = up_to or (await self.log.bounds())[1]
-        found: list[Record] = []
-        for pattern in patterns:  # one at a time, as in `merged`
+
+        async def of(pattern: str) -> list[Record]:
             try:
-                found += await self.last([pattern], up_to)
+                found = await self.last([pattern], up_to)
             except TooMany:
-                found += await last_words_of_all(self.log, [pattern], bound)
-        return sorted(found, key=lambda record: record.seq)
+                return await last_words_of_all(self.log, [pattern], bound, heard)
+            if heard is not None:
+                heard(found)
+            return found
+
+        parts = await asyncio.gather(*map(of, patterns))  # one filter each, as in `merged`
+        return sorted((record for part in parts for record in part), key=lambda record: record.seq)
 
     async def earlier(self, subjects: Sequence[str], up_to: int) -> list[Record]:
         return await earlier_words(self.log, subjects, up_to)

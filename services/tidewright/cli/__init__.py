@@ -16,7 +16,7 @@ embedded     what comes with that extra, or how to have it
 get, events, explain, series, state, verify, diff, exports     questions (`tidewright.asking`) as commands;
              keptlog is the log of a data folder
 traces       one trace from each fact to what came of it, for whatever takes OpenTelemetry
-webconsole   `console`: the web console
+webconsole   `console`: the web console; ahead: its log, asked while what serves pages is imported
 backtest/, compare/, forecast/, plan/, shards/, wpa/, crds, completion, version     the commands of these names
 install, keys, permissions      what the log consists of on its server, who may say what there
 restore      a lost log, put back from its archive

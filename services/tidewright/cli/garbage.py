@@ -14,6 +14,17 @@ NEW_OBJECTS = 100_000
 gc.set_threshold(NEW_OBJECTS)
 
 
+def later() -> None:
+    """Look for none until `again`: all that is made until then is there to stay."""
+    gc.disable()
+
+
+def again() -> None:
+    """Look for some from here on, and never among what is there now."""
+    gc.freeze()
+    gc.enable()
+
+
 def leave() -> None:
     """Look for none any more: a process that ends gives all of its memory back at once, and the interpreter looks several times.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import math
 import sys
@@ -73,8 +74,9 @@ def execute(
     flags: UnsignedFlags,
     main: Callable[[Process], Awaitable[None]],
     within: AbstractContextManager[None] | None = None,
+    loop: asyncio.AbstractEventLoop | None = None,
 ) -> int:
-    """Run a service in this process until it is told to stop; returns the exit code."""
+    """Run a service in this process until it is told to stop; returns the exit code. `loop` as of `run_together`."""
     import structlog
 
     failure: list[CommandError] = []
@@ -106,15 +108,15 @@ def execute(
     if (gathered := together.get()) is not None:
         gathered.append(life)
         return 0
-    return live([life])
+    return live([life], loop)
 
 
-def live(lives: Sequence[Life]) -> int:
-    """Run services in this process until one ends or they are told to stop; returns the exit code."""
+def live(lives: Sequence[Life], loop: asyncio.AbstractEventLoop | None = None) -> int:
+    """Run services in this process until one ends or they are told to stop; returns the exit code. `loop` as of `run_together`."""
     with ExitStack() as held:
         for life in lives:
             held.enter_context(life.within)
-        code = run_together([life.hosted for life in lives])
+        code = run_together([life.hosted for life in lives], loop)
     return next((life.failure[0].exit_code for life in lives if life.failure), code)
 
 

@@ -11,8 +11,9 @@ import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
 
@@ -21,12 +22,15 @@ from tidewright.asking.errors import BadInput, CommandError, Unavailable
 from tidewright.asking.options import AskedLogOptions
 from tidewright.asking.source import FromFile, RunningLog, Source, opened
 from tidewright.asking.withholding import left_out_of
+from tidewright.cli import garbage
+from tidewright.cli.ahead import Ahead
 from tidewright.cli.options import ANY_PORT, PROCESS, Level, LogFormat, UnsignedFlags
-from tidewright.cli.run import execute
 from tidewright.console.access import CONSOLE_TOKEN, Access, Network, named
 from tidewright.host.ports.tokens import Tokens, is_loopback
-from tidewright.host.process.process import Process
 from tidewright.log.diagnostics import get_logger
+
+if TYPE_CHECKING:
+    from tidewright.host.process.process import Process
 
 WHERE = Group("Where it is reached", sort_key=0)
 WHO = Group("Who is let in", sort_key=5)
@@ -102,12 +106,8 @@ def console(
     ] = "auto",
 ) -> int:
     """The log in a browser: what is there and why, at any moment. It changes nothing."""
-    try:
-        import jinja2  # noqa: F401  # what the extra brings
-    except ModuleNotFoundError:
-        raise CommandError(
-            "the console is not installed: it comes with `pip install 'tidewright[console]'`"
-        ) from None
+    if find_spec("jinja2") is None:  # what the extra brings
+        raise CommandError("the console is not installed: it comes with `pip install 'tidewright[console]'`")
     if also:
         _refuse_beside_others(log, file)
     entrance = _entrance(listen, token_file, proxy_header, proxy_from)
@@ -116,6 +116,8 @@ def console(
         metrics_token_file=metrics_token_file,
     )  # fmt: skip
 
+    ahead = Ahead(lambda: opened(log, file))
+
     async def run(process: Process) -> None:
         process.health.not_ready = "the log is not read yet"
         async with AsyncExitStack() as sources:
@@ -123,7 +125,7 @@ def console(
             from tidewright.console.server import Console, warmed
 
             access = _access(entrance, frozenset(), secure=secure)
-            source = await sources.enter_async_context(opened(log, file))
+            source, lists = await sources.enter_async_context(ahead.log())
             at = _places(source, also)
             others, turns = list[Console](), Turns()
             for name in also:
@@ -142,6 +144,7 @@ def console(
                 others=tuple(others),
                 clusters=at,
                 turns=turns,
+                made=lists,
             )
             try:
                 await site.start(listen, port)
@@ -155,11 +158,20 @@ def console(
                 for console in (site, *site.others):
                     await warmed(console)
                 process.health.not_ready = ""
+                garbage.again()
                 await _until(process)
             finally:
                 await site.stop()
 
-    return execute("console", flags, run)
+    garbage.later()
+    try:
+        ahead.importing(("tidewright.cli.run", "tidewright.console.server"))
+        from tidewright.cli.run import execute
+
+        return execute("console", flags, run, loop=ahead.loop)
+    finally:
+        garbage.again()
+        ahead.abandon()
 
 
 def _refuse_beside_others(log: AskedLogOptions | None, file: Path | None) -> None:

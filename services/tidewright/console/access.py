@@ -18,10 +18,12 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-
-from aiohttp import web
+from typing import TYPE_CHECKING
 
 from tidewright.host.ports.tokens import Token, Tokens
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 CONSOLE_TOKEN = "TIDEWRIGHT_CONSOLE_TOKEN"  # noqa: S105  # the name of a variable
 """In the environment of the console the token that lets in once, where whoever starts it tells it to people."""

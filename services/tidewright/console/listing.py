@@ -7,8 +7,8 @@ from typing import Any
 from tidewright.asking.answers import ListedObject
 from tidewright.asking.errors import BadInput
 from tidewright.console.asked import Looking
-from tidewright.console.lists import Lists
-from tidewright.console.overview import TITLES, group_row
+from tidewright.console.lists import TITLES, Lists
+from tidewright.console.overview import group_row
 
 AT_ONCE = 50
 SORTS = ("name", "change", "wrong")

@@ -28,6 +28,15 @@ AT_ANY_TIME = float("-inf")
 """As of which rows are made that are kept: what holds an object is there with its end, whatever the time is."""
 TOO_FAR = 50_000
 """Sequences behind which a list is made anew instead of being brought up to date."""
+TITLES = {
+    "watermarkpodautoscaler": "Autoscalers",
+    "nodegroup": "Node groups",
+    "provisioningrequest": "Requests",
+    "workloadspread": "Spreads",
+    "shardset": "Shard sets",
+    "capacitybuffer": "Buffers",
+}
+"""Kinds that have a list, in the order of the first page, and what it is called."""
 ALL_KINDS = tuple(LISTED)
 
 

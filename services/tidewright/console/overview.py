@@ -13,8 +13,8 @@ from tidewright.asking.lookups import decoded
 from tidewright.asking.source import Source
 from tidewright.console.asked import Looking
 from tidewright.console.backwards import Backwards
-from tidewright.console.lists import Lists, Rows
-from tidewright.console.standing import positions
+from tidewright.console.lists import TITLES, Lists, Rows
+from tidewright.console.standing import standing
 from tidewright.console.words import money
 from tidewright.events import decisions as d
 from tidewright.events import provisioning as p
@@ -24,15 +24,6 @@ from tidewright.events.outcomes import Failed, Rejected
 from tidewright.host.fold.explainer import Reference
 from tidewright.log.reader import Record
 
-TITLES = {
-    "watermarkpodautoscaler": "Autoscalers",
-    "nodegroup": "Node groups",
-    "provisioningrequest": "Requests",
-    "workloadspread": "Spreads",
-    "shardset": "Shard sets",
-    "capacitybuffer": "Buffers",
-}
-"""What is listed, in the order of the page."""
 SHOWN, WRONG_SHOWN, CHANGES_SHOWN = 10, 25, 40
 LOOKED_AT = 6_000
 """Sequences that are looked through at most for what changed."""
@@ -92,10 +83,10 @@ class GroupRow:
 async def page(source: Source, lists: Lists, backwards: Backwards, looking: Looking) -> dict[str, Any]:
     """What the template is given."""
     sections, wrong, groups = [], [], []
-    listed, (changes, whole), standing = await asyncio.gather(
+    listed, (changes, whole), stand = await asyncio.gather(
         lists.of_all(tuple(TITLES), looking.moment),
         changed(source, backwards, looking),
-        positions(source, looking.moment),
+        standing(source, looking.moment),
     )
     for (kind, name), rows in zip(TITLES.items(), listed, strict=True):
         items = rows.items()
@@ -114,7 +105,7 @@ async def page(source: Source, lists: Lists, backwards: Backwards, looking: Look
         "changes": [change for change in changes if not change.failed][:CHANGES_SHOWN],
         "failures": [change for change in changes if change.failed][:SHOWN],
         "changes_whole": whole,
-        "halted": [place for place in standing if place.problem],
+        "halted": stand.halted,
     }
 
 

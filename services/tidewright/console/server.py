@@ -28,7 +28,7 @@ from tidewright.console.apart import Apart, Turns
 from tidewright.console.asked import WINDOWS, Looking, Moments
 from tidewright.console.backwards import Backwards
 from tidewright.console.kept import Kept
-from tidewright.console.lists import Lists
+from tidewright.console.lists import TITLES, Lists
 from tidewright.console.live import Live
 from tidewright.console.verifying import Verifying
 from tidewright.events.version import __version__
@@ -77,6 +77,7 @@ class Console:
         under: path below which its pages are, `/in/west`; empty for the root.
         others: the consoles of further clusters, which this one serves as well.
         clusters: the clusters of all of them and where their pages are; empty where there is one.
+        made: lists of the source that were asked for before.
         turns: in which children work, of all of them together.
     """
 
@@ -88,13 +89,14 @@ class Console:
     others: tuple[Console, ...] = ()
     clusters: Mapping[str, str] = field(default_factory=dict)
     turns: Turns = field(default_factory=Turns)
+    made: Lists | None = None
     _bounds: Bounds = field(default_factory=Bounds)
     _runner: web.AppRunner | None = None
     port: int = 0
 
     def __post_init__(self) -> None:
         self.moments = Moments(self.source, self.under)
-        self.lists = Lists(self.source)
+        self.lists = self.made or Lists(self.source)
         self.backwards = Backwards(self.source)
         self.live = Live(self.source)
         self.kept = Kept(self.source)
@@ -439,4 +441,4 @@ async def warmed(console: Console) -> None:
     """Have the lists of the first page there before anybody asks for it."""
     with translated():
         looking = await console.moments.looking({})
-        await console.lists.of_all(tuple(overview.TITLES), looking.moment)
+        await console.lists.of_all(tuple(TITLES), looking.moment)

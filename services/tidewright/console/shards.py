@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from tidewright.console.asked import Looking
 from tidewright.console.charts import Stretch, strip
 from tidewright.console.kept import Kept
 from tidewright.console.lists import Lists
-from tidewright.console.standing import Position, positions
+from tidewright.console.standing import Position, standing
 from tidewright.host.fold.explainer import Reference
 from tidewright.sharding.document import Document, SlotState
 from tidewright.sharding.keyspace import runs
@@ -94,7 +95,7 @@ async def page(source: Source, kept: Kept, lists: Lists, looking: Looking) -> di
             held = state.sets.get(f"{one.namespace}/{one.name}") if one.namespace == namespace else None
             if held is not None:
                 sets.append(shown(one, held.document))
-    owners = owners_of(await positions(source, looking.moment))
+    owners = owners_of((await standing(source, looking.moment)).positions)
     return {"sets": sets, "sets_in_all": len(named), "owners": owners}
 
 
@@ -177,7 +178,7 @@ def _same(document: Document, moving: set[int], first: int, other: int) -> bool:
     ) and (first in moving) == (other in moving)
 
 
-def owners_of(found: list[Position]) -> list[Owner]:
+def owners_of(found: Sequence[Position]) -> list[Owner]:
     """Processes of our services by service, with the slots whose last checkpoint is theirs."""
     by_owner: dict[tuple[str, str], list[Position]] = {}
     for position in found:

@@ -1,23 +1,25 @@
-"""Where each service stands in each of its slots, by its last checkpoints."""
+"""Where each service stands: the deciders in their slots, watcher and actuator in their parts, by their last checkpoints."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidewright.asking.halted import halt_in, why
+from tidewright.asking.halted import Halt, halt_in, why
 from tidewright.asking.point_in_time import Moment
 from tidewright.asking.services import DECIDERS
 from tidewright.asking.source import Source
-from tidewright.events.halts import SlotHalted
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.checkpoint import Checkpoint
 from tidewright.log.errors import Unsound
 from tidewright.log.reader import Record
 
+WATCHER, ACTUATOR = "watcher", "actuator"
+"""Whose checkpoints are of other forms: of what they have seen, and of what they have done."""
+
 
 @dataclass(frozen=True)
 class Position:
-    """A service in a slot.
+    """A decider in a slot.
 
     Attributes:
         sequence: of its last checkpoint.
@@ -33,25 +35,71 @@ class Position:
     problem: str
 
 
-async def positions(source: Source, moment: Moment) -> list[Position]:
-    """Those of all deciders, as of a moment."""
+@dataclass(frozen=True)
+class Stopped:
+    """What does not go on.
+
+    Attributes:
+        place: for people: a slot of a decider, a part of the watcher, or the actuator, which has one part.
+    """
+
+    place: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class Standing:
+    """All of them, as of a moment."""
+
+    positions: tuple[Position, ...]
+    halted: tuple[Stopped, ...]
+
+
+async def standing(source: Source, moment: Moment) -> Standing:
+    """Where all services stand as of a moment, and what of them has halted."""
     root = source.subjects.root
-    records = await source.last([f"{root}.checkpoint.*.*", f"{root}.halt.*.*"], moment.bound)
-    of_class: dict[str, dict[tuple[str, str], Record]] = {"checkpoint": {}, "halt": {}}
-    for record in records:
+    patterns = [f"{root}.checkpoint.*.*", f"{root}.checkpoint.*.{WATCHER}.*", f"{root}.halt.*.*"]
+    slots: dict[tuple[str, str], Record] = {}
+    halts: dict[tuple[str, str], Record] = {}
+    parts: list[Record] = []
+    for record in await source.last(patterns, moment.bound):
         place = source.subjects.parse(record.subject)
-        of_class[place.cls][place.rest[0], place.slot or ""] = record
+        service, slot = place.rest[0], place.slot or ""
+        if place.cls == "halt":
+            halts[service, slot] = record
+        elif service in DECIDERS:
+            slots[service, slot] = record
+        elif service in (WATCHER, ACTUATOR):
+            parts.append(record)
     found = [
-        _position(service, slot, record, halt_in(of_class["halt"].get((service, slot))))
-        for (service, slot), record in of_class["checkpoint"].items()
-        if service in DECIDERS  # those of others are of other forms
+        _position(service, slot, record, halt_in(halts.get((service, slot))))
+        for (service, slot), record in slots.items()
     ]
-    return sorted(found, key=lambda p: (DECIDERS.index(p.service), not p.slot.isdigit(), p.slot.zfill(8)))
+    found.sort(key=lambda p: (DECIDERS.index(p.service), not p.slot.isdigit(), p.slot.zfill(8)))
+    halted = [Stopped(f"{p.service} slot {p.slot}", p.problem) for p in found if p.problem]
+    halted += [stopped for record in parts if (stopped := _stopped(source, record)) is not None]
+    return Standing(tuple(found), tuple(halted))
 
 
-def _position(service: str, slot: str, record: Record, halted: SlotHalted | None) -> Position:
+def _position(service: str, slot: str, record: Record, halt: Halt | None) -> Position:
     try:
         checkpoint = checkpoints.usable(record)
     except Unsound as error:
         return Position(service, slot, record.seq, None, str(error))
-    return Position(service, slot, record.seq, checkpoint, why(halted, checkpoint))
+    return Position(service, slot, record.seq, checkpoint, why(halt, record, checkpoint))
+
+
+def _stopped(source: Source, record: Record) -> Stopped | None:
+    """A part of the watcher or the actuator, where its checkpoint cannot be gone on from."""
+    import msgspec
+
+    from tidewright.actuator.ledger import ActPosition  # where there are such checkpoints
+    from tidewright.watcher.appender import WatchPosition
+
+    service, *part = source.subjects.parse(record.subject).rest
+    form = WatchPosition if service == WATCHER else ActPosition
+    try:
+        checkpoints.sound(record, msgspec.json.Decoder(form))
+    except Unsound as error:
+        return Stopped(f"{service} part {part[0]}" if part else service, str(error))
+    return None

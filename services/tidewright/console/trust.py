@@ -8,7 +8,7 @@ from typing import Any
 from tidewright.asking.services import DECIDERS
 from tidewright.asking.source import Source
 from tidewright.console.asked import Looking
-from tidewright.console.standing import Position, positions
+from tidewright.console.standing import Position, standing
 from tidewright.console.verifying import Verifying
 
 
@@ -35,12 +35,13 @@ class Lag:
 
 async def page(source: Source, verifying: Verifying, looking: Looking) -> dict[str, Any]:
     """What the template is given."""
-    found = await positions(source, looking.moment)
+    stand = await standing(source, looking.moment)
     return {
         "lags": [
-            lag_of(name, [p for p in found if p.service == name], looking.moment.seq) for name in DECIDERS
+            lag_of(name, [p for p in stand.positions if p.service == name], looking.moment.seq)
+            for name in DECIDERS
         ],
-        "halted": [position for position in found if position.problem],
+        "halted": stand.halted,
         "verifying": verifying,
         "last": looking.moment.seq,
         "clues": (

@@ -18,7 +18,7 @@ from tests.unit.host.counting import COUNTING
 from tests.unit.host.test_host import expect_holds, hosting, pod, until_recorded
 from tests.unit.host.test_newer import of_a_newer_version
 from tests.waiting import until
-from tidewright.asking.halted import halt_in, why
+from tidewright.asking.halted import Halt, halt_in, why
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event
 from tidewright.events.config import KeysSet, ServiceKeys
@@ -29,7 +29,7 @@ from tidewright.host.loop.host import Host
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log import errors
 from tidewright.log.connection import Committed, Log, Message
-from tidewright.log.envelope import Writer
+from tidewright.log.envelope import VERSION, Writer
 from tidewright.log.keyring import Keys
 from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot, Subjects
@@ -65,7 +65,10 @@ class Wayward:
 
     def _last(self, subject: str) -> Record | None:
         found = [n for n, message in enumerate(self.messages, 1) if message.subject == subject]
-        return Record(found[-1], subject, self.messages[found[-1] - 1].body, {}) if found else None
+        if not found:
+            return None
+        message = self.messages[found[-1] - 1]
+        return Record(found[-1], subject, message.body, dict(message.headers or {}))
 
     async def commit(self, messages: Sequence[Message]) -> Committed:
         await asyncio.sleep(0)
@@ -133,6 +136,20 @@ def test_it_stops_elsewhere_and_that_is_said_as_well() -> None:
 
     asyncio.run(said())
     assert [registry.decode(message.body) for message in log.messages] == [halted(7), halted(9)]
+
+
+def test_of_a_decision_that_is_not_readable_each_software_says_so_once() -> None:
+    log = Wayward(iter(()))
+    unreadable = msgspec.structs.replace(halted(7), reason="DecisionUnreadable")
+
+    async def said() -> None:
+        for version in ("1", "1", "2", "2"):
+            saying = Halts(log, Writer("counting", version=version), None)  # type: ignore[arg-type]
+            saying.say(Slot("3"), unreadable)
+            await asyncio.gather(*saying._saying.values())
+
+    asyncio.run(said())
+    assert [(message.headers or {})[VERSION] for message in log.messages] == ["1", "2"]
 
 
 def test_nothing_is_said_of_a_slot_that_was_released() -> None:
@@ -207,7 +224,7 @@ async def why_halted(log: Log, slot: Slot) -> str:
     """Why a slot is not decided for, as who asks the log has it."""
     last = await log.last(log.subjects.checkpoint(slot, "counting"))
     assert last is not None
-    return why(halt_in(await log.last(log.subjects.halt(slot, "counting"))), checkpoints.usable(last))
+    return why(halt_in(await log.last(log.subjects.halt(slot, "counting"))), last, checkpoints.usable(last))
 
 
 def _is_halted(host: Host[Any], slot: Slot) -> bool:
@@ -279,9 +296,18 @@ def test_a_halt_is_over_once_a_checkpoint_covers_it() -> None:
     def at(position: int) -> checkpoints.Checkpoint:
         return checkpoints.Checkpoint(at=1.0, position=position, epoch=1, incarnation="x", commit=1)
 
-    assert why(None, at(3)) == ""
-    assert "before event 7: it failed" in why(halted(7), at(6))
-    assert why(halted(7), at(7)) == ""
+    def stands(seq: int, software: str) -> Record:
+        return Record(seq, "tw.test.checkpoint.3.counting", b"", {VERSION: software})
+
+    one = stands(9, "1")
+    assert why(None, one, at(3)) == ""
+    assert "before event 7: it failed" in why(Halt(halted(7), 8, "1"), one, at(6))
+    assert why(Halt(halted(7), 8, "1"), one, at(7)) == ""
+    assert why(Halt(halted(7), 8, "1"), stands(9, "2"), at(6))
+    unreadable = Halt(msgspec.structs.replace(halted(7), reason="DecisionUnreadable"), 8, "1")
+    assert why(unreadable, one, at(6))
+    assert why(unreadable, stands(7, "2"), at(6))
+    assert why(unreadable, stands(9, "2"), at(6)) == ""
     assert halt_in(None) is None
     assert halt_in(Record(1, "tw.test.halt.3.counting", b"[", {})) is None
     assert (

@@ -15,8 +15,9 @@ from tidewright.events import registry
 from tidewright.events.halts import SlotHalted
 from tidewright.log.connection import Log, Message
 from tidewright.log.diagnostics import get_logger
-from tidewright.log.envelope import Writer
+from tidewright.log.envelope import VERSION, Writer
 from tidewright.log.errors import LogError, LogForbidden
+from tidewright.log.reader import Record
 from tidewright.log.redaction import redacted
 from tidewright.log.subjects import Slot
 
@@ -80,9 +81,9 @@ class Halts:
         if keys is not None and not keys.may(self._writer.service, subject):
             raise LogForbidden(f"the key record does not let {self._writer.service} write on {subject}")
         last = await self._log.last(subject)
-        if last is not None and not renewed and is_same(registry.read(last.body), halted):
-            return
         headers = self._writer.headers(f"{self._writer.service}.{slot}.halt.{halted.before}")
+        if last is not None and not renewed and is_same(last, halted, headers.get(VERSION, "")):
+            return
         body = registry.encode(halted)
         await self._log.commit([Message(subject, body, headers, expect_last=last.seq if last else 0)])
 
@@ -96,9 +97,16 @@ class Halts:
             )  # fmt: skip
 
 
-def is_same(said: object, halted: SlotHalted) -> bool:
-    """Whether it is said already. Not by its words: those of an error may differ each time."""
-    return isinstance(said, SlotHalted) and (said.before, said.reason) == (halted.before, halted.reason)
+def is_same(last: Record, halted: SlotHalted, software: str) -> bool:
+    """Whether it is said already. Not by its words: those of an error may differ each time.
+
+    Of a decision that is not readable each software says it for itself: the next one that takes the slot may read it, and
+    has nothing to read behind it that would show that.
+    """
+    said = registry.read(last.body)
+    if not isinstance(said, SlotHalted) or (said.before, said.reason) != (halted.before, halted.reason):
+        return False
+    return halted.reason != "DecisionUnreadable" or last.headers.get(VERSION, "") == software
 
 
 def shortened(halted: SlotHalted) -> SlotHalted:

@@ -15,13 +15,16 @@ import hmac
 import ipaddress
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
-from aiohttp import web
 
 from tidewright.host.process.misconfigured import Misconfigured
 from tidewright.host.process.once import Once
 from tidewright.log.diagnostics import get_logger
+
+if TYPE_CHECKING:
+    from aiohttp import web  # who only asks whether an address is loopback does without
 
 LEAST = 16
 """Characters of a token: what is shorter can be guessed."""
@@ -193,6 +196,8 @@ def is_loopback(host: str | None) -> bool:
 
 def challenge(what: str) -> web.Response:
     """The answer to a caller without a token that holds."""
+    from aiohttp import web
+
     return web.json_response(
         {"error": f"{what}: Authorization: Bearer with a token that holds is needed"},
         status=401,

@@ -27,7 +27,7 @@ from tidewright.host.process.health import Health
 from tidewright.host.process.misconfigured import Misconfigured
 from tidewright.host.process.probes import Probes
 from tidewright.host.process.stderr import STDERR
-from tidewright.log import errors
+from tidewright.log import diagnostics, errors
 from tidewright.log.redaction import redact_line
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_UNAVAILABLE = 0, 1, 2, 69
@@ -112,6 +112,7 @@ def configure_logs(level: str, log_format: str, **bound: str) -> None:
         cache_logger_on_first_use=True,
     )
     structlog.contextvars.bind_contextvars(**bound)
+    diagnostics.configured()
 
 
 def run(options: ProcessOptions, main: Main) -> int:
@@ -119,8 +120,11 @@ def run(options: ProcessOptions, main: Main) -> int:
     return run_together([HostedService(options, main)])
 
 
-def run_together(services: Sequence[HostedService]) -> int:
-    """The same of several services: when one ends, all do. Logs and probes are as the first one's options have them."""
+def run_together(services: Sequence[HostedService], loop: asyncio.AbstractEventLoop | None = None) -> int:
+    """The same of several services: when one ends, all do. Logs and probes are as the first one's options have them.
+
+    `loop` is one in which something was begun already; it is closed in the end.
+    """
     options = services[0].options
     configure_logs(
         options.log_level,
@@ -130,7 +134,7 @@ def run_together(services: Sequence[HostedService]) -> int:
     # What is imported stays, so that no look for garbage need go through it; and each look is short, as by default.
     gc.freeze()
     gc.set_threshold(*GARBAGE)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop if loop is None else lambda: loop) as runner:
         return runner.run(_run(services))
 
 
