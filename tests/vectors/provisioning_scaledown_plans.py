@@ -13,6 +13,8 @@ from tidewright.kube.podshape import NodeView, PodShape
 from tidewright.kube.podspecs import amounts, of_template
 from tidewright.kube.selectors import LabelSelector
 from tidewright.kube.taints import Taint
+from tidewright.provisioning.cluster.cluster_state import Readiness, readiness
+from tidewright.provisioning.cluster.limits import GPU_RESOURCES
 from tidewright.provisioning.differences import DIFFERENCES
 from tidewright.provisioning.group_ids import NO_GROUP, NodeGroupId
 from tidewright.provisioning.pack.grid import Grid
@@ -57,6 +59,9 @@ _TRAITS = {
     "unready_time": "unready_s",
     "ignore_daemonsets_utilization": "ignore_daemonsets",
 }
+_READY = ({"type": "Ready", "status": "True"},)
+_UNREADY = ("DiskPressure", "NetworkUnavailable")
+"""Conditions that the node controller tells as taints, too."""
 DELETION = "ToBeDeletedByClusterAutoscaler"
 
 
@@ -121,12 +126,11 @@ class Places:
         metadata, spec = entry["metadata"], entry.get("spec", {})
         allocatable = amounts(entry["status"].get("allocatable", {}))
         taints = {taint["key"]: taint for taint in spec.get("taints", ())}
-        conditions = {c["type"]: c["status"] for c in entry["status"].get("conditions", ())}
-        gpu = "gpu-type" in metadata.get("labels", {}) or bool(allocatable.get(GPU))
-        ready = conditions.get("Ready", "True") == "True"
-        if gpu and not allocatable.get(GPU) and not spec.get("unschedulable"):
-            ready = False
-        if "node.kubernetes.io/not-ready" in taints:
+        gpu = next((name for name in GPU_RESOURCES if allocatable.get(name)), "")
+        if not gpu and "gpu-type" in metadata.get("labels", {}):
+            gpu = GPU
+        ready = _ready(entry)
+        if gpu and not allocatable.get(gpu) and not spec.get("unschedulable"):
             ready = False
         return SceneNode(
             name=metadata["name"],
@@ -136,10 +140,23 @@ class Places:
             labels=metadata.get("labels", {}),
             annotations=metadata.get("annotations", {}),
             ready=ready,
-            gpu=GPU if gpu else "",
+            gpu=gpu,
             doomed_at=NOW + float(taints[DELETION]["value"]) if DELETION in taints else None,
             deleting=metadata["name"] in self.deleting,
         )
+
+
+def _ready(entry: Entry) -> bool:
+    """Whether a node is ready: what its conditions say, then the product's own look at its taints."""
+    conditions = {c["type"]: c["status"] for c in entry["status"].get("conditions", _READY)}
+    ready = conditions.get("Ready") == "True" and not any(conditions.get(kind) == "True" for kind in _UNREADY)
+    stage = readiness(ready=ready, age_s=0.0, taints=_taints(entry), startup_s=0.0)
+    return stage is Readiness.READY
+
+
+def _taints(entry: Entry) -> tuple[Taint, ...]:
+    taints = entry.get("spec", {}).get("taints", ())
+    return tuple(Taint(t["key"], str(t.get("value", "")), t["effect"]) for t in taints)
 
 
 def view_of(entry: Entry) -> NodeView:
@@ -147,7 +164,7 @@ def view_of(entry: Entry) -> NodeView:
     return NodeView(
         name=entry["metadata"]["name"],
         labels=entry["metadata"].get("labels", {}),
-        taints=tuple(Taint(t["key"], str(t.get("value", "")), t["effect"]) for t in spec.get("taints", ())),
+        taints=_taints(entry),
         allocatable=amounts(entry["status"].get("allocatable", {})),
         unschedulable=spec.get("unschedulable", False),
     )
@@ -161,9 +178,11 @@ def scene_of(case: Case, settings: Settings) -> passes.Scene:
     residents: dict[str, list[Resident]] = {}
     for entry in case.get("pods", ()):
         pod, node = resident_of(entry), entry["spec"]["nodeName"]
-        if pod.priority >= settings.expendable_cutoff:
+        if "priority" not in entry["spec"] or pod.priority >= settings.expendable_cutoff:
             residents.setdefault(node, []).append(pod)
             grid.put(pod.shape, grid.rows[node])
+            if pod.deleting_at is not None:
+                grid.leave(pod.shape.digest, grid.rows[node])
     return passes.Scene(
         nodes=[places.node(entry) for entry in case["nodes"]],
         residents=residents,

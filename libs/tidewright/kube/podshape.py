@@ -65,6 +65,10 @@ class TopologySpread(msgspec.Struct, frozen=True):
     honor_affinity: bool = True
     honor_taints: bool = False
 
+    def counts(self, labels: Mapping[str, str]) -> bool:
+        """Whether a pod with these labels counts; of a selector that selects all, the scheduler counts none."""
+        return not self.selector.everything and self.selector.matches(labels)
+
 
 class HostPort(msgspec.Struct, frozen=True):
     ip: str

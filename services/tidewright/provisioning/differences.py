@@ -15,6 +15,7 @@ DIFFERENCES: dict[str, str] = {
     "B22": "what one pass has found stays found as long as its pods still fit where they were thought to go",
     "B23": "unneeded times run on while a group's own delays last",
     "B24": "of a group that is given up nodes that came are drained, and kept by what may not be evicted",
+    "B25": "minimum limits of the cluster count each node with what it has itself",
 }
 """Number to what ours does."""
 OF_BUFFERS: dict[str, str] = {

@@ -130,6 +130,13 @@ def test_taints_need_a_toleration(toleration: dict[str, str], fits: bool) -> Non
         assert "1 node(s) had untolerated taint(s)" in world.refusal(pod("p", tolerations=[toleration]))
 
 
+def test_a_spread_whose_selector_selects_all_pods_counts_none() -> None:
+    constraint = {**spread("zone"), "labelSelector": {}}
+    world = World(node("n1", zone="a"), node("n2", zone="b", spec={"unschedulable": True}))
+    placed = [world.put(pod(f"p{index}", topologySpreadConstraints=[constraint])) for index in range(3)]
+    assert placed == ["n1", "n1", "n1"]
+
+
 def test_node_selectors_and_required_affinity_are_both_needed() -> None:
     world = World(node("n1", zone="a"), node("n2", zone="b"))
     assert world.choose(pod("p", nodeSelector={"zone": "b"})) == "n2"

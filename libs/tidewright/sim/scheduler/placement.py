@@ -308,7 +308,8 @@ class Placer:
         )
         selector = LabelSelector.of(given if constraint.get("labelSelector") is not None else None)
         term = Term(constraint["topologyKey"], selector, frozenset((pod.metadata.namespace,)))
-        numbers = np.where(eligible, self.counts.matching(term), 0)
+        # A selector that selects all pods counts none.
+        numbers = np.where(eligible & (not selector.everything), self.counts.matching(term), 0)
         sums, domains = self.counts.per_domain(term.topology_key, numbers)
         return sums, domains, int(selector.matches(pod.metadata.labels))
 

@@ -18,6 +18,8 @@ NOT_READY_TAINTS = frozenset(
     {
         "node.kubernetes.io/not-ready",
         "node.kubernetes.io/unreachable",
+        "node.kubernetes.io/disk-pressure",
+        "node.kubernetes.io/network-unavailable",
         "node.cloudprovider.kubernetes.io/uninitialized",
     }
 )

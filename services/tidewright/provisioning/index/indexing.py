@@ -71,6 +71,11 @@ def _add_pods(state: State, index: Index) -> None:
     for digest, there in sitting.items():
         if holds_room(state, index, digest):
             index.grid.put_all(seat_of(state, index, digest), there)
+    for node, keys in index.terminating.items():
+        row = rows.get(node)
+        for pod in map(state.pods.__getitem__, keys) if row is not None else ():
+            if holds_room(state, index, pod.shape):
+                index.grid.leave(pod.shape, rows[node])
 
 
 def count_sets(index: Index, sets: Iterable[tuple[str, int]], by: int) -> None:
@@ -178,6 +183,8 @@ def add_pod(state: State, index: Index, key: PodKey, pod: Pod) -> None:
     row = index.grid.rows.get(pod.node)
     if row is not None and holds_room(state, index, pod.shape):
         index.grid.put(seat_of(state, index, pod.shape), row)
+        if pod.deleting_at is not None:
+            index.grid.leave(pod.shape, row)
 
 
 def _list_pod(index: Index, key: PodKey, pod: Pod) -> None:
@@ -230,6 +237,8 @@ def remove_pod(state: State, index: Index, key: PodKey, pod: Pod) -> None:
     row = index.grid.rows.get(pod.node)
     if row is not None and holds_room(state, index, pod.shape):
         index.grid.put(seat_of(state, index, pod.shape), row, -1)
+        if pod.deleting_at is not None:
+            index.grid.leave(pod.shape, row, -1)
 
 
 def _drop(groups: dict[_Group, dict[PodKey, None]], group: _Group, key: PodKey) -> None:
@@ -260,6 +269,8 @@ def reseat(state: State, index: Index, node: str) -> None:
         pod = state.pods[key]
         if holds_room(state, index, pod.shape):
             index.grid.put(seat_of(state, index, pod.shape), row)
+            if pod.deleting_at is not None:
+                index.grid.leave(pod.shape, row)
 
 
 def holds_room(state: State, index: Index, digest: str) -> bool:

@@ -22,6 +22,7 @@ class Grid(Nodes):
 
     Attributes:
         where: shape digest to (row to number of pods).
+        leaving: the same of those of them that are being deleted: topology spread counts them no more.
         shapes: every shape that has a pod here, by digest.
         pointer: row rank (position in name order) where the next search starts.
     """
@@ -29,6 +30,7 @@ class Grid(Nodes):
     def __init__(self) -> None:
         super().__init__()
         self.where: dict[str, dict[int, int]] = {}
+        self.leaving: dict[str, dict[int, int]] = {}
         self.shapes: dict[str, PodShape] = {}
         self.pointer = 0
         self._own: set[str] = set()
@@ -39,6 +41,7 @@ class Grid(Nodes):
         other = Grid()
         self._fork_nodes(other)
         other.where = dict(self.where)
+        other.leaving = {digest: dict(inner) for digest, inner in self.leaving.items()}
         other.shapes = dict(self.shapes)
         other.pointer = self.pointer
         other._picky = set(self._picky)
@@ -53,6 +56,8 @@ class Grid(Nodes):
         for digest in sorted(self.where):
             if row in self.where[digest]:
                 self._inner(digest).pop(row)
+        for digest in [digest for digest, inner in self.leaving.items() if row in inner]:
+            self.leave(digest, row, -self.leaving[digest][row])
         self._remove_row(name)
 
     # --- Pods ---
@@ -86,6 +91,15 @@ class Grid(Nodes):
                 column[row] -= amount * count
         if shape.claims and count > 0:
             self.devices.take(shape, row, count, self.reached())
+
+    def leave(self, digest: str, row: int, count: int = 1) -> None:
+        """Of the pods of a shape on a row so many are being deleted; a negative count: no longer so."""
+        inner = self.leaving.setdefault(digest, {})
+        inner[row] = inner.get(row, 0) + count
+        if not inner[row]:
+            del inner[row]
+        if not inner:
+            del self.leaving[digest]
 
     def put_all(self, shape: PodShape, pods: Mapping[int, int]) -> None:
         """As `put`, for many rows: so many pods on each."""

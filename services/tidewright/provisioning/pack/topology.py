@@ -90,10 +90,11 @@ class _SpreadCount:
     ) -> None:
         self.constraint = constraint
         self.own = int(constraint.selector.matches(shape.labels))
+        self._counts = constraint.counts(shape.labels)
         matching = [
             digest
             for digest, other in grid.shapes.items()
-            if other.namespace == shape.namespace and constraint.selector.matches(other.labels)
+            if other.namespace == shape.namespace and constraint.counts(other.labels)
         ]
         counting = np.zeros(len(grid.views), dtype=np.bool_)
         counting[grid.order()] = True
@@ -109,6 +110,11 @@ class _SpreadCount:
                 counting[discounted.ghost] = False
         self.counting = counting
         self.ids, self.counts = _domain_counts(grid, constraint.key, matching, counting)
+        for digest in matching if grid.leaving else ():
+            for row, pods in grid.leaving.get(digest, {}).items():
+                if counting[row]:
+                    self.counts[self.ids[row]] -= pods
+        self.counts[-1] = 0
         self.domains = np.unique(self.ids[counting])
 
     def allowed(self) -> Mask:
@@ -120,7 +126,7 @@ class _SpreadCount:
         return mask
 
     def take(self, row: int) -> None:
-        if self.own and self.counting[row]:
+        if self._counts and self.counting[row]:
             self.counts[self.ids[row]] += 1
 
 

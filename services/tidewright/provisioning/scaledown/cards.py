@@ -240,7 +240,7 @@ def _card(state: State, index: Index, name: str, kind: _Kind, now: float) -> Car
         state, index, name, seen, now, daemons_count=not eligible.ignores_daemonsets(traits, settings)
     )
     reason = "" if seen.started and not seen.deleting else eligible.BEING_DELETED
-    reason = reason or eligible.before_use(seen, traits, settings, paused=False, now=now)
+    reason = reason or eligible.before_use(seen, traits, paused=False, now=now)
     if not reason and node.delays is None:
         reason = eligible.UNEXPECTED
     if not reason and node.provider_id in index.twins:

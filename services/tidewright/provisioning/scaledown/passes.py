@@ -374,7 +374,7 @@ def judge(
 ) -> tuple[str, Use | None]:
     """Why a node is not looked at further (empty: it is), and its use as far as that was looked at."""
     group = scene.groups.get(node.group)
-    reason = eligible.before_use(node, group, settings, paused=paused, now=now)
+    reason = eligible.before_use(node, group, paused=paused, now=now)
     if reason or group is None:
         return reason, None
     use = use_of(
@@ -384,7 +384,8 @@ def judge(
         ignore_daemonsets=eligible.ignores_daemonsets(group, settings),
         ignore_mirror=settings.ignore_mirror,
     )
-    return eligible.by_use(node, group, use, settings), use
+    reason = eligible.by_use(node, group, use, settings)
+    return reason, use if reason != eligible.UNREADY_DISABLED else None
 
 
 def shortest(memory: Memory, settings: Settings, now: float) -> float:

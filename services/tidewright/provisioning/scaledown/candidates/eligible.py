@@ -33,9 +33,7 @@ def listed(node: SceneNode, groups: Mapping[NodeGroupId, GroupTraits]) -> str:
     return AT_MINIMUM if group.target <= group.min else ""
 
 
-def before_use(
-    node: SceneNode, group: GroupTraits | None, settings: Settings, *, paused: bool, now: float
-) -> str:
+def before_use(node: SceneNode, group: GroupTraits | None, *, paused: bool, now: float) -> str:
     """What is found before a node's use is looked at; empty when nothing is."""
     if paused:
         return RECENTLY_UNREMOVABLE
@@ -43,15 +41,15 @@ def before_use(
         return BEING_DELETED
     if node.annotations.get(SCALE_DOWN_DISABLED) == "true":
         return DISABLED
-    if group is None:
-        return NOT_AUTOSCALED
-    return UNREADY_DISABLED if not node.ready and not settings.scale_down_unready else ""
+    return NOT_AUTOSCALED if group is None else ""
 
 
 def by_use(node: SceneNode, group: GroupTraits, use: Use | None, settings: Settings) -> str:
-    """What a node's use says against it; empty when nothing."""
+    """What a node's use says against it; empty when nothing. One that cannot be computed says more than that it is not ready."""
     if use is None:
         return UNEXPECTED
+    if not node.ready and not settings.scale_down_unready:
+        return UNREADY_DISABLED
     return NOT_UNDERUTILIZED if use.ratio > threshold(node, group, settings) else ""
 
 

@@ -42,8 +42,8 @@ def evicted(pods: Iterable[Resident], settings: Settings, *, empty: bool) -> Evi
         if not of_daemons(pod):
             kept += [] if empty else [pod.key]
             continue
-        asked = pod.annotations.get(DS_EVICTION, "")
-        if asked == "true" or (general and asked != "false"):
+        asked = pod.annotations.get(DS_EVICTION)
+        if asked == "true" or (general and asked is None):
             daemons.append(pod.key)
     return Evicted(tuple(kept), tuple(daemons))
 

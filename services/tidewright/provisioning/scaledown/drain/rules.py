@@ -11,7 +11,7 @@ from tidewright.kube.keys import PodKey
 from tidewright.kube.podshape import PodShape
 from tidewright.provisioning.pending.helped import of_daemon_set
 from tidewright.provisioning.scaledown.drain.budgets import Allowance
-from tidewright.provisioning.scaledown.scene import Owners, Refusal, Resident
+from tidewright.provisioning.scaledown.scene import Owner, Owners, Refusal, Resident
 from tidewright.provisioning.settings import Settings
 
 MIRROR = "kubernetes.io/config.mirror"
@@ -139,16 +139,22 @@ def _owner_problem(pod: Resident, settings: Settings, owners: Owners) -> str:
     owner = pod.owner
     if owners.there is None or owner is None:
         return ""
-    looked_up = owner.kind in ("ReplicationController", "ReplicaSet", "Job") or (
-        owner.kind in ("StatefulSet", "DaemonSet") and owner.group == "apps"
-    )
-    if not looked_up:
+    if not _looked_up(pod, owner):
         return ""
     replicas = owners.replicas(owner.kind, pod.namespace, owner.name)
     if replicas is None:
         return CONTROLLER_NOT_FOUND
     counted = owner.kind in ("ReplicationController", "ReplicaSet")
     return "MinReplicasReached" if counted and replicas < settings.min_replicas else ""
+
+
+def _looked_up(pod: Resident, owner: Owner) -> bool:
+    """Whether a controller is asked for. Of pods that only say that they are a DaemonSet's no other is, but for the oldest kind."""
+    if owner.kind == "ReplicationController":
+        return True
+    if of_daemons(pod):
+        return owner.kind == "DaemonSet" and owner.group == "apps"
+    return owner.kind in ("ReplicaSet", "Job") or (owner.kind == "StatefulSet" and owner.group == "apps")
 
 
 def _terminal(pod: Resident) -> bool:

@@ -36,10 +36,16 @@ class Floors:
         floors = {"cpu": settings.min_cores, "memory": settings.min_memory_bytes, **settings.gpu_floors}
         self.groups = groups
         self.spare = {name: -floor for name, floor in floors.items() if floor}
+        self._alike: dict[NodeGroupId, SceneNode] = {}
+        if self.spare and "B25" in settings.as_reference:
+            nodes = list(nodes)
+            for node in sorted(nodes, key=lambda node: node.name):
+                if node.group:
+                    self._alike.setdefault(node.group, node)
         for node in nodes if self.spare else ():
             if node.labels.get("type") == "virtual-kubelet":
                 continue
-            amounts = quota_amounts(node.capacity, node.labels)
+            amounts = self._amounts(node)
             for name in self.spare:
                 self.spare[name] += amounts.get(name, 0)
         self.sizes = {name: group.target - group.leaving for name, group in groups.items()}
@@ -48,7 +54,7 @@ class Floors:
         """What keeps a node that has waited long enough; empty when nothing does."""
         if self.sizes[node.group] <= self.groups[node.group].min:
             return AT_MINIMUM
-        amounts = quota_amounts(node.capacity, node.labels) if self.spare else {}
+        amounts = self._amounts(node) if self.spare else {}
         over = any(left - amounts.get(name, 0) < 0 for name, left in self.spare.items() if amounts.get(name))
         return LIMIT if over else ""
 
@@ -56,9 +62,14 @@ class Floors:
         """A node goes; -1: it does not after all."""
         self.sizes[node.group] -= by
         if self.spare:
-            amounts = quota_amounts(node.capacity, node.labels)
+            amounts = self._amounts(node)
             for name in self.spare:
                 self.spare[name] -= by * amounts.get(name, 0)
+
+    def _amounts(self, node: SceneNode) -> dict[str, int]:
+        """What a node counts for. [B25] As the reference has it all nodes of a group count as the first of them by name."""
+        counted = self._alike.get(node.group, node)
+        return quota_amounts(counted.capacity, counted.labels)
 
 
 def too_early(

@@ -39,10 +39,13 @@ class Destinations:
     """
 
     def __init__(self, grid: Grid, closed: list[str]) -> None:
-        """`closed`: nodes that take no pods, and stay."""
+        """`closed`: nodes that take no pods, and stay; so do cordoned ones, also of pods that would tolerate it."""
         self.grid = grid
         self.open: Mask = np.zeros(len(grid.views), dtype=np.bool_)
         self.open[grid.order()] = True
+        self.open[[row for row, view in enumerate(grid.views) if view is not None and view.unschedulable]] = (
+            False
+        )
         for name in closed:
             if name in grid.rows:
                 self.open[grid.rows[name]] = False
@@ -59,9 +62,9 @@ class Destinations:
 
     # --- Changes ---
 
-    def put(self, shape: PodShape, row: int, count: int = 1) -> None:
-        """Pods sit down on a row, or (a negative count) leave it."""
-        self._sit(shape, row, count)
+    def put(self, shape: PodShape, row: int, count: int = 1, *, leaving: bool = False) -> None:
+        """Pods sit down on a row, or (a negative count) leave it; `leaving`: they are being deleted."""
+        self._sit(shape, row, count, leaving=leaving)
         for digest, on_row_alone in self._kin(shape):
             mask = self._masks.get(digest)
             if mask is not None and on_row_alone and count > 0:
@@ -69,17 +72,19 @@ class Destinations:
             elif mask is not None:
                 del self._masks[digest]
 
-    def lift(self, shape: PodShape, row: int) -> None:
+    def lift(self, shape: PodShape, row: int, *, leaving: bool = False) -> None:
         """A pod leaves a node that is closed to all for as long as it is gone: what else may go there stays as it is."""
-        self._sit(shape, row, -1)
+        self._sit(shape, row, -1, leaving=leaving)
         for digest, on_row_alone in self._kin(shape):
             if not on_row_alone:
                 self._masks.pop(digest, None)
 
-    def _sit(self, shape: PodShape, row: int, count: int) -> None:
+    def _sit(self, shape: PodShape, row: int, count: int, *, leaving: bool) -> None:
         """Take amounts, and note who sits there where somebody looks at that."""
         if self.noticed(shape):
             self.grid.put(shape, row, count)
+            if leaving:
+                self.grid.leave(shape.digest, row, count)
             return
         for name, amount in shape.requests.items():
             if amount:
@@ -401,9 +406,9 @@ class Adoption:
             here = destinations.grid.rows[name]
             for at in range(*self._standing[name]):
                 if noticed[self._numbers[at]]:
-                    shape = self.shapes[self._numbers[at]]
-                    destinations.put(shape, int(self._rows[at]))
-                    destinations.lift(shape, here)
+                    shape, leaving = self.shapes[self._numbers[at]], self._pods[at].deleting_at is not None
+                    destinations.put(shape, int(self._rows[at]), leaving=leaving)
+                    destinations.lift(shape, here, leaving=leaving)
         destinations.leave_all([destinations.grid.rows[name] for name in self.taken])
         self._rows[~taken] = -1
 
@@ -419,9 +424,7 @@ class Adoption:
 def _looks_at(shape: PodShape, other: PodShape) -> bool:
     """Whether a term of the one counts pods of the other."""
     return any(term.selects(other) for term in shape.affinity) or any(
-        constraint.selector.matches(other.labels)
-        for constraint in shape.spread
-        if shape.namespace == other.namespace
+        constraint.counts(other.labels) for constraint in shape.spread if shape.namespace == other.namespace
     )
 
 

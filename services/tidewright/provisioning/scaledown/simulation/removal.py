@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from tidewright.kube.keys import PodKey
-from tidewright.kube.podshape import PodShape
 from tidewright.provisioning.pack.nodes import Mask
 from tidewright.provisioning.scaledown.drain.budgets import Allowance
 from tidewright.provisioning.scaledown.drain.rules import Sorted, sort_pods
@@ -210,8 +209,8 @@ class Simulation:
         destinations = self.destinations
         devices = destinations.grid.devices.fork() if any(pod.shape.claims for pod in movers) else None
         for pod in movers:
-            destinations.lift(pod.shape, row)
-        done: list[tuple[PodShape, int]] = []
+            destinations.lift(pod.shape, row, leaving=pod.deleting_at is not None)
+        done: list[tuple[Resident, int]] = []
         names: dict[PodKey, str] = {}
         for priority in sorted({pod.priority for pod in movers}, reverse=True):
             alike = [pod for pod in movers if pod.priority == priority]
@@ -219,20 +218,22 @@ class Simulation:
                 for pod in [pod for pod in alike if pod.key not in names]:
                     target = find(pod, row)
                     if target is not None:
-                        destinations.put(pod.shape, target)
-                        done.append((pod.shape, target))
+                        destinations.put(pod.shape, target, leaving=pod.deleting_at is not None)
+                        done.append((pod, target))
                         names[pod.key] = self.hints.now[pod.key] = self._name(target)
                     elif find == self._searched:
                         break
-            if len(done) < sum(pod.priority >= priority for pod in movers):
+            # As the reference has it those of lower priority are tried all the same, which later searches remember.
+            failed = len(done) < sum(pod.priority >= priority for pod in movers)
+            if failed and "B22" not in self.settings.as_reference:
                 break
         self.tries += 1 + len(done)
         if len(done) == len(movers):
             return names
-        for shape, target in done:
-            destinations.put(shape, target, -1)
+        for pod, target in done:
+            destinations.put(pod.shape, target, -1, leaving=pod.deleting_at is not None)
         for pod in movers:
-            destinations.put(pod.shape, row)
+            destinations.put(pod.shape, row, leaving=pod.deleting_at is not None)
         if devices is not None:
             destinations.grid.devices = devices
         return None
