@@ -18,7 +18,9 @@ import msgspec
 from tests.bench.figures import Bench, Figure, Size, figure
 from tidewright.autoscaler.backtest import Row, backtest
 from tidewright.autoscaler.forecast import season
+from tidewright.autoscaler.forecast.asked import BY_PRICE
 from tidewright.autoscaler.forecast.load import MOST_METRICS
+from tidewright.autoscaler.forecast.price import Band, Price
 from tidewright.autoscaler.forecast.season import Season
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "metrics"
@@ -29,17 +31,20 @@ SERIES = (
 )
 AT_MEAN = 10
 """Replicas that the mean load needs at the high watermark."""
+LOW_MARKS = (0.6, 0.8, 0.9)
+"""Low watermarks that each series is judged with, as parts of the high one: the nearer, the more there is to be saved and the dearer head-room is."""
 
 
 def per_sample(size: Size) -> list[Figure]:
     """Fold and forecast, a sample each 15 s, ten minutes ahead."""
     samples = 20_000 if size == "small" else 200_000
-    loads = [int(500_000 + 400_000 * math.sin(n * 15 / 86400 * 2 * math.pi)) for n in range(samples)]
-    known = Season()
+    loads = [int(5_000 + 4_000 * math.sin(n * 15 / 86400 * 2 * math.pi)) for n in range(samples)]
+    known = Season(price=Price(Band(500, 1000, 475, 1050, 1, 1000, 50_000, 20_000, 60, 300)))
     begun = time.process_time()
     for n, load in enumerate(loads):
-        season.add(known, n * 15.0, load, lead_s=600, confidence=0.9)
-        season.ahead(known, lead_s=600, confidence=0.9)
+        confidence = season.sure(known, BY_PRICE)
+        season.add(known, n * 15.0, load, lead_s=600, confidence=confidence)
+        season.ahead(known, lead_s=600, confidence=confidence)
     taken_us = (time.process_time() - begun) / samples * 1e6
     kib = MOST_METRICS * len(msgspec.json.encode(known)) / 1024
     return [
@@ -57,7 +62,7 @@ def through_the_decider(size: Size) -> list[Figure]:
 
     def taken_us(asks: str) -> float:
         begun = time.process_time()
-        backtest(policy_of(500.0), rows, forecast=asks)
+        backtest(policy_of(500.0, LOW_MARKS[0]), rows, forecast=asks)
         return (time.process_time() - begun) / samples * 1e6
 
     without, having = (min(taken_us(asks) for _ in range(2)) for asks in ("", "lead=10m"))
@@ -75,9 +80,10 @@ def load_of(path: Path) -> list[Row]:
         ]
 
 
-def policy_of(mean: float) -> dict[str, Any]:
-    """Between six and ten tenths of the mark, with a tolerance of 5 %."""
-    marks = {"highWatermark": f"{mean * 1000 / AT_MEAN:.0f}m", "lowWatermark": f"{mean * 600 / AT_MEAN:.0f}m"}
+def policy_of(mean: float, low: float) -> dict[str, Any]:
+    """Between so many tenths and ten tenths of the mark, with a tolerance of 5 %."""
+    high_milli = mean * 1000 / AT_MEAN
+    marks = {"highWatermark": f"{high_milli:.0f}m", "lowWatermark": f"{high_milli * low:.0f}m"}
     return {
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "shop"},
         "algorithm": "average",
@@ -106,19 +112,21 @@ def backtests(size: Size) -> list[Figure]:
         rows = load_of(DATA / file)
         rows = rows[: 10 * 48] if size == "small" else rows
         history_s = min(days * 86400, (rows[-1][0] - rows[0][0]) / 2)
-        spec = policy_of(sum(values[0] for _, values in rows) / len(rows))
-        alone = backtest(spec, rows, history_s=history_s)
-        both = backtest(spec, rows, history_s=history_s, forecast=asks)
-        what = f"forecast/{name}, {asks}"
-        above, without = both.above_high_s / 60, alone.above_high_s / 60
-        figures += [
-            figure(f"{what}: above the high mark", above, "min", "lower", without / 2,
-                   baseline="without", baseline_value=without),
-            figure(f"{what}: replica-hours", both.replica_hours, "h", "lower", 1.05 * alone.replica_hours,
-                   baseline="without", baseline_value=alone.replica_hours),
-            figure(f"{what}: changes", both.scale_ups + both.scale_downs, "changes", "lower",
-                   baseline="without", baseline_value=alone.scale_ups + alone.scale_downs),
-        ]  # fmt: skip
+        mean = sum(values[0] for _, values in rows) / len(rows)
+        for low in LOW_MARKS:
+            spec = policy_of(mean, low)
+            alone = backtest(spec, rows, history_s=history_s)
+            both = backtest(spec, rows, history_s=history_s, forecast=asks)
+            what = f"forecast/{name}, {asks}, low mark {low:g}"
+            above, without = both.above_high_s / 60, alone.above_high_s / 60
+            figures += [
+                figure(f"{what}: above the high mark", above, "min", "lower", without / 2,
+                       baseline="without", baseline_value=without),
+                figure(f"{what}: replica-hours", both.replica_hours, "h", "lower", 1.05 * alone.replica_hours,
+                       baseline="without", baseline_value=alone.replica_hours),
+                figure(f"{what}: changes", both.scale_ups + both.scale_downs, "changes", "lower",
+                       baseline="without", baseline_value=alone.scale_ups + alone.scale_downs),
+            ]  # fmt: skip
     return figures
 
 

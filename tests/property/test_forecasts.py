@@ -14,6 +14,7 @@ from tidewright.autoscaler.api.spec import compiled
 from tidewright.autoscaler.backtest import Row, backtest
 from tidewright.autoscaler.forecast import season
 from tidewright.autoscaler.forecast.load import MOST_METRICS
+from tidewright.autoscaler.forecast.price import Band, Price
 from tidewright.autoscaler.forecast.season import Expected, Season
 from tidewright.autoscaler.passes.evaluate import Scene, evaluate
 from tidewright.autoscaler.policy import Policy
@@ -35,13 +36,13 @@ def rows(profile: list[int], days: int = DAYS) -> list[Row]:
 
 
 @FEW
-@given(profiles, profiles, st.integers(3 * PER_DAY, DAYS * PER_DAY), st.sampled_from([0.3, 0.5, 0.95]))
+@given(profiles, profiles, st.integers(3 * PER_DAY, DAYS * PER_DAY), st.sampled_from([None, 0.3, 0.5, 0.95]))
 def test_another_future_changes_nothing_of_what_was_decided_before_it(
-    profile: list[int], other: list[int], cut: int, confidence: float
+    profile: list[int], other: list[int], cut: int, confidence: float | None
 ) -> None:
     series = rows(profile)
     changed = series[:cut] + [(at, (other[n % PER_DAY] * 3.0,)) for n, (at, _) in enumerate(series[cut:])]
-    asks = f"lead=60m,confidence={confidence}"
+    asks = "lead=60m" if confidence is None else f"lead=60m,confidence={confidence}"
     here, there = (backtest(spec(maxReplicas=40), load, forecast=asks) for load in (series, changed))
     until = series[cut - 1][0]
     assert [s for s in here.steps if s.at <= until] == [s for s in there.steps if s.at <= until]
@@ -102,7 +103,8 @@ def test_a_forecast_only_ever_raises(
 def test_any_load_at_any_times_is_borne_within_the_size(
     steps: list[int], loads: list[int], lead_s: float, confidence: float
 ) -> None:
-    known, at = Season(), 1.7e9
+    band = Band(600, 1000, 570, 1050, 1, 10_000, 900_000, 900_000, 60, 3600)
+    known, at = Season(price=Price(band)), 1.7e9
     for n, load in enumerate(loads):
         at += steps[n % len(steps)]
         season.add(known, at, load, lead_s=lead_s, confidence=confidence)

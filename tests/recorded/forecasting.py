@@ -1,7 +1,8 @@
 """Record five days of two forecast autoscalers: `python -m tests.recorded.forecasting` writes `forecasts.twlog` anew.
 
 Only for a version that is meant to decide otherwise about forecasts, and was not given out yet: what an earlier version recorded has to verify.
-`web` asks by its annotation, and learns from nothing; `api` is selected by the configuration on the third day, with a model.
+`web` asks by its annotation, and learns from nothing; `api` is selected by the configuration on the third day, with a model, and follows
+the confidence that is worth its price.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.alone import Alone
 from tests.exports import write_export
@@ -17,10 +19,12 @@ from tests.nats_server import EmbeddedServer
 from tests.recorded.ended import FORECASTS
 from tests.unit.autoscaler.world import external, spec
 from tests.waiting import until
+from tidewright.autoscaler.api.spec import compiled
 from tidewright.autoscaler.decide import DECIDER
 from tidewright.autoscaler.forecast.asked import ANNOTATION, asked
 from tidewright.autoscaler.forecast.learnt import Model, as_data, learn
 from tidewright.autoscaler.forecast.load import digest
+from tidewright.autoscaler.passes.forecasts import bands
 from tidewright.events import registry
 from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
 from tidewright.events.base import Event
@@ -55,6 +59,14 @@ def query(name: str) -> str:
     return f"external/{name}/app={name}"
 
 
+def members(name: str) -> dict[str, Any]:
+    """The spec of an autoscaler."""
+    return spec(
+        external(name, app=name), maxReplicas=MOST, scaleUpLimitFactor="500", scaleDownLimitFactor="90",
+        scaleTargetRef={"kind": "Deployment", "name": name, "apiVersion": "apps/v1"},
+    )  # fmt: skip
+
+
 class Recording:
     """The cluster's side of the log."""
 
@@ -86,10 +98,7 @@ class Recording:
     def autoscaler(self, name: str) -> Message:
         fact = WatermarkPodAutoscalerObserved(
             at=BEGIN, namespace=NAMESPACE, name=name, uid=name, generation=1, created_at=BEGIN,
-            spec=spec(
-                external(name, app=name), maxReplicas=MOST, scaleUpLimitFactor="500", scaleDownLimitFactor="90",
-                scaleTargetRef={"kind": "Deployment", "name": name, "apiVersion": "apps/v1"},
-            ),
+            spec=members(name),
             annotations={ANNOTATION: "lead=60m,confidence=0.5"} if name == "web" else {},
             labels={"app": name},
         )  # fmt: skip
@@ -130,13 +139,16 @@ class Recording:
 
 def configuration(at: float) -> ConfigSet:
     """`api` is selected, and what is known of its load is that of the week before."""
-    asks = asked("lead=60m")
+    asks = asked("lead=30m")
+    band = bands(compiled(members("api"), namespace=NAMESPACE, name="api"))[digest(query("api"))]
     loads = [(at - n * EVERY_S, load(at - n * EVERY_S)) for n in range(7 * DAY_S // EVERY_S, 0, -1)]
     model = Model(
-        lead_s=asks.lead_s, confidence=asks.confidence, seasons={digest(query("api")): learn(loads, asks)}
+        lead_s=asks.lead_s,
+        confidence=asks.confidence,
+        seasons={digest(query("api")): learn(loads, asks, band)},
     )
     data = {
-        "status_interval_s": 1e9, "forecast": "lead=60m", "forecast_selector": "app=api",
+        "status_interval_s": 1e9, "forecast": "lead=30m", "forecast_selector": "app=api",
         "forecast_models": {f"{NAMESPACE}/api": as_data(model)},
     }  # fmt: skip
     return ConfigSet(at=at, name="autoscaler", data=data, source="tidewright/tidewright")

@@ -79,7 +79,7 @@ class RecordForecast(Decision, frozen=True, kw_only=True, tag="decision.record-f
     Attributes:
         target: the object.
         lead_s: how far ahead its load is forecast, seconds; 0 when it asks for no forecast any more.
-        confidence: how often the upper bound is to hold.
+        confidence: how often the upper bound is to hold; 0 for as often as is worth its price, of which `because` says what that is.
         zone: the local time of days and weeks, a rule as POSIX has them; empty for UTC.
         seasons: what is known of each metric, by the digest of its query.
     """

@@ -721,10 +721,12 @@ class TriedPolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     Attributes:
         name: the file that it is from, or what of it was varied.
+        forecast: how its forecasts stood at the end, a sentence each; empty where it was run without.
     """
 
     name: str
     figures: TriedFigures
+    forecast: tuple[str, ...]
     decisions: tuple[TriedScale, ...]
     chart: tuple[TriedStretch, ...]
 
@@ -753,6 +755,7 @@ class SuggestedForecast(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 
     Attributes:
         forecast: the best of what was tried; empty where nothing could be tried.
+        confidence: how often its upper bound was to hold at the end: as is worth its price where none was asked for; 0 where nothing could be tried.
         without, having: what its policy did alone, and with that forecast; null where nothing could be tried.
         why_not: why it does not pay; empty where it does.
     """
@@ -761,6 +764,7 @@ class SuggestedForecast(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     name: str
     pays: bool
     forecast: str
+    confidence: float
     without: ForecastFigures | None
     having: ForecastFigures | None = msgspec.field(name="with")
     why_not: str

@@ -19,8 +19,9 @@ import msgspec
 from tidewright.autoscaler.api.spec import InvalidSpec, Rules, compiled
 from tidewright.autoscaler.decide import DECIDER
 from tidewright.autoscaler.forecast.asked import ANNOTATION
-from tidewright.autoscaler.passes.forecasts import standing
+from tidewright.autoscaler.passes.forecasts import followed, standing
 from tidewright.autoscaler.state import TIMER, State
+from tidewright.autoscaler.tell import foretelling
 from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
 from tidewright.events.base import Because, Event
 from tidewright.events.config import ConfigSet
@@ -87,6 +88,8 @@ class Report(msgspec.Struct, kw_only=True):
         worst_shortfall: most replicas that were missing to keep every metric at its high watermark.
         steps: every scale, with its reasons.
         muted: why its forecast took no part at the end; empty where it did, or none was asked for.
+        confidence: how often the bound of the first metric's forecast was to hold then; 0 without one.
+        forecast: in words, how it stood, and why with that confidence.
     """
 
     samples: int = 0
@@ -103,6 +106,8 @@ class Report(msgspec.Struct, kw_only=True):
     steps: list[Step] = []
     chart: list[Point] = []
     muted: str = ""
+    confidence: float = 0.0
+    forecast: tuple[str, ...] = ()
 
 
 def backtest(
@@ -382,6 +387,8 @@ class _Run:
         scaler = self.state.namespaces[NAMESPACE].objects[OBJECT] if report.samples else None
         if scaler is not None and scaler.forecast is not None:
             report.muted = standing(scaler.forecast)
+            report.confidence = followed(scaler.forecast)
+            report.forecast = tuple(foretelling.stood(scaler.forecast, self.rules))
         return report
 
     began = 0.0

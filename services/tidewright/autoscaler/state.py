@@ -49,7 +49,7 @@ class Forecast(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What is known of the load of an object that asks for forecasts.
 
     Attributes:
-        lead_s: how far ahead; `confidence` how often the upper bound is to hold.
+        lead_s: how far ahead; `confidence` how often the upper bound is to hold, 0 for as often as is worth its price.
         zone: the local time of seasons that begin, as `Season` has it.
         recorded_at: when it was recorded last, seconds.
         seasons: by the digest of the metric's query.

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.autoscaler.world import NS, World, of, one, sample, spec, wpa
 from tidewright.autoscaler.api.spec import compiled
-from tidewright.autoscaler.forecast.asked import ANNOTATION, BadForecast, asked
+from tidewright.autoscaler.forecast.asked import ANNOTATION, BY_PRICE, BadForecast, asked
 from tidewright.autoscaler.forecast.load import digest
 from tidewright.autoscaler.forecast.season import Expected
 from tidewright.autoscaler.passes.evaluate import Scene, evaluate
@@ -71,7 +71,7 @@ def started(annotations: dict[str, str] | None = None, **members: Any) -> World:
 def test_the_annotation_is_read() -> None:
     assert asked("lead=10m,confidence=0.9").lead_s == 600
     assert asked(" confidence = 0.8 , lead = 1h30m ").confidence == 0.8
-    assert asked("lead=10m").confidence == 0.35
+    assert asked("lead=10m").confidence == BY_PRICE
 
 
 @pytest.mark.parametrize(
@@ -210,21 +210,22 @@ def test_asking_for_another_lead_keeps_the_profile_and_asking_no_more_forgets_it
     world.feed(wpa(5 * DAY_S, spec=spec(**members), annotations={ANNOTATION: "lead=10m"}))
     after = world.object().forecast
     assert after is not None
-    assert (after.lead_s, after.confidence) == (600, 0.35)
+    assert (after.lead_s, after.confidence) == (600, BY_PRICE)
     assert after.seasons[RPS].day == day
     assert not after.seasons[RPS].judged
     world.feed(wpa(5 * DAY_S + 1, spec=spec(**members)))
     assert world.object().forecast is None
 
 
-def test_a_series_without_rhythm_changes_no_decision() -> None:
+@pytest.mark.parametrize("asks", [ASKS, {ANNOTATION: "lead=60m"}])
+def test_a_series_without_rhythm_changes_no_decision(asks: dict[str, str]) -> None:
     import random
 
     chance = random.Random(2)
     loads = [chance.randrange(18_000, 90_000) for _ in range(10 * 96)]
     scales = []
-    for asks in (None, ASKS):
-        world, given = started(asks), []
+    for asked_for in (None, asks):
+        world, given = started(asked_for), []
         for n, value in enumerate(loads, 1):
             found = world.feed(sample(n * EVERY_S, value))
             given += of(found, ScaleWorkload)
@@ -258,10 +259,11 @@ def test_a_value_per_replica_is_the_load_of_all_ready_ones() -> None:
     assert season.load * season.unit == pytest.approx(14_000, rel=0.001)
 
 
-def test_a_snapshot_goes_on_as_the_fold_that_it_was_made_of() -> None:
-    world = started(ASKS)
+@pytest.mark.parametrize("asks", [ASKS, {ANNOTATION: "lead=60m"}])
+def test_a_snapshot_goes_on_as_the_fold_that_it_was_made_of(asks: dict[str, str]) -> None:
+    world = started(asks)
     run(world, 900, 6 * DAY_S)
-    other = started(ASKS)
+    other = started(asks)
     other.fold.state = msgspec.json.decode(msgspec.json.encode(world.fold.state), type=State)
     other.seq = world.seq
 

@@ -10,6 +10,7 @@ import pytest
 
 from tidewright.autoscaler.forecast import season as s
 from tidewright.autoscaler.forecast.load import MOST_METRICS
+from tidewright.autoscaler.forecast.price import Band, Price
 from tidewright.autoscaler.forecast.season import Season
 
 DAY_S = 86400
@@ -75,7 +76,7 @@ def test_the_bound_holds_about_as_often_as_is_asked() -> None:
     noisy = [(at, int(load * chance.uniform(0.7, 1.3))) for at, load in samples(daily, 21)]
     for confidence in (0.5, 0.9):
         season = folded(iter(noisy), confidence)
-        found = s.coverage(season)
+        found = s.coverage(season, confidence)
         assert found is not None
         assert abs(found - confidence) < 0.08
         assert not s.mute(season, confidence)
@@ -134,7 +135,7 @@ def test_a_constant_load_is_no_rhythm(load: int) -> None:
 def test_little_history_is_no_history() -> None:
     assert s.ahead(Season(), lead_s=LEAD_S, confidence=0.9) is None
     assert expected(folded(samples(daily, 1.5))).mute == s.LEARNING
-    assert s.coverage(Season()) is None
+    assert s.coverage(Season(), 0.9) is None
     assert s.mean_error(Season()) is None
 
 
@@ -178,10 +179,12 @@ def test_a_load_a_million_times_as_great_is_counted_in_greater_steps() -> None:
 def test_seasons_of_all_metrics_stay_below_eight_kibibytes() -> None:
     chance = random.Random(11)
     for lead_s in (60.0, 600.0, 21600.0):
-        season = Season()
+        season = Season(price=Price(Band(500, 1000, 475, 1050, 1, 10_000, 900_000, 900_000, 3600, 3600)))
         for n in range(30_000):
             load = chance.choice((0, 2**62, 10**9, chance.randrange(2**62)))
             s.add(season, 1.7e9 + n * 97.013, load, lead_s=lead_s, confidence=0.123456789)
+        assert season.price is not None
+        assert bool(season.price.runs) is (lead_s > 60)  # with a lead that short none of these is judged
         assert MOST_METRICS * (len(msgspec.json.encode(season)) + 100) <= MOST_BYTES
 
 

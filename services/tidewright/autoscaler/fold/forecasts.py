@@ -32,7 +32,13 @@ def sampled(state: State, event: MetricSampled, scaler: Autoscaler) -> None:
         load = of_sample(rules, metric, event, ready)
         if load is not None:
             known = forecast.seasons.setdefault(digest(metric.query), Season(zone=forecast.zone))
-            season.add(known, event.at, load, lead_s=forecast.lead_s, confidence=forecast.confidence)
+            season.add(
+                known,
+                event.at,
+                load,
+                lead_s=forecast.lead_s,
+                confidence=season.sure(known, forecast.confidence),
+            )
         return
 
 

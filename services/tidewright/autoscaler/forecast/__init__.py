@@ -5,5 +5,6 @@ learnt   models that were learnt elsewhere, and are given by the configuration
 load     from a metric's value to the load that replicas share, and back
 zone     local time as a rule, by which a season's profile may be kept
 ripple   what comes and goes within minutes
+price    which confidence is worth its price, where none is asked for
 season   what is folded of a load, and what it says of the time ahead
 """

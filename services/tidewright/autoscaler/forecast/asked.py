@@ -15,8 +15,10 @@ from tidewright.kube.durations import format_duration, parse_duration
 from tidewright.kube.selectors import LabelSelector
 
 ANNOTATION = "tidewright.dev/forecast"
+BY_PRICE = 0.0
+"""The confidence of who names none: the one that is worth its price (`price`)."""
 DEFAULT_CONFIDENCE = 0.35
-"""Below the middle: most of a rise comes in time for few replica-hours, and the rules see to the rest. More is surer and dearer."""
+"""That of bounds while none is known to be: below the middle, where most of a rise comes in time for few replica-hours."""
 LEAST_LEAD_S, MOST_LEAD_S = 60, 6 * 3600
 LEAST_CONFIDENCE, MOST_CONFIDENCE = 0.05, 0.99
 EXAMPLE = "lead=10m,confidence=0.9"
@@ -33,7 +35,7 @@ class Asked(msgspec.Struct, frozen=True):
     """How far ahead, in seconds, how often the upper bound is to hold, and by which local time days and weeks are (`zone`; empty: UTC)."""
 
     lead_s: float
-    confidence: float = DEFAULT_CONFIDENCE
+    confidence: float = BY_PRICE
     zone: str = ""
 
 
@@ -97,7 +99,7 @@ def _zone(text: str) -> str:
 
 def _confidence(text: str | None) -> float:
     if text is None:
-        return DEFAULT_CONFIDENCE
+        return BY_PRICE
     try:
         confidence = float(text)
     except ValueError as error:

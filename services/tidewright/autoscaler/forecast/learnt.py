@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tidewright.autoscaler.forecast import season
-from tidewright.autoscaler.forecast.asked import MOST_LEAD_S, Asked
+from tidewright.autoscaler.forecast import price, season
+from tidewright.autoscaler.forecast.asked import BY_PRICE, MOST_LEAD_S, Asked
+from tidewright.autoscaler.forecast.price import Band, Price
 from tidewright.autoscaler.forecast.season import Season
 from tidewright.events.base import JsonObject
 
@@ -19,7 +20,7 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is known of the load of an object, and what it was learnt for.
 
     Attributes:
-        lead_s: how far ahead its forecasts were judged; `confidence` how often their bounds were to hold.
+        lead_s: how far ahead its forecasts were judged; `confidence` how often their bounds were to hold, 0 for as often as is worth its price.
         seasons: by the digest of the metric's query.
     """
 
@@ -28,11 +29,15 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seasons: dict[str, Season] = {}
 
 
-def learn(loads: Iterable[tuple[float, int]], asks: Asked) -> Season:
-    """What is to be known of a load, from (time in seconds, milli) in the order of their times."""
-    known = Season(zone=asks.zone)
+def learn(loads: Iterable[tuple[float, int]], asks: Asked, band: Band | None = None) -> Season:
+    """What is to be known of a load, from (time in seconds, milli) in the order of their times; by the band it is counted what confidences cost."""
+    known = Season(
+        zone=asks.zone, price=Price(band) if band is not None and asks.confidence == BY_PRICE else None
+    )
     for at, load in loads:
-        season.add(known, at, load, lead_s=asks.lead_s, confidence=asks.confidence)
+        season.add(known, at, load, lead_s=asks.lead_s, confidence=season.sure(known, asks.confidence))
+    if known.price is not None and price.is_known(known.price):
+        known.price.followed = price.worth(known.price)
     known.issued, known.came = [], None
     if known.ripple is not None:
         known.ripple = known.ripple.learnt()
@@ -55,9 +60,9 @@ def models(given: object) -> tuple[dict[str, Model], list[str]]:
         except msgspec.ValidationError as error:
             wrong.append(f"{name}: {error}")
             continue
-        if not (0 < model.lead_s <= MOST_LEAD_S and 0 < model.confidence < 1):
+        if not (0 < model.lead_s <= MOST_LEAD_S and 0 <= model.confidence < 1):
             wrong.append(
-                f"{name}: lead_s={model.lead_s}, confidence={model.confidence}: up to {MOST_LEAD_S} and below 1, both above 0, are possible"
+                f"{name}: lead_s={model.lead_s}, confidence={model.confidence}: above 0 up to {MOST_LEAD_S}, and from 0 to below 1, are possible"
             )
             continue
         problems = [
@@ -85,6 +90,7 @@ def adopted(model: Model, asks: Asked, known: dict[str, Season], now: float) -> 
             found[digest] = copy = season.zoned(season.moved(learnt, now), asks.zone)
             if not as_asked:
                 season.unlearn(copy)
+                copy.price = None
     return found
 
 

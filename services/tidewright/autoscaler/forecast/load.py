@@ -26,6 +26,11 @@ def is_per_replica(rules: Rules, metric: Metric) -> bool:
     return metric.source == "external" and not rules.average
 
 
+def shares(rules: Rules, metric: Metric) -> bool:
+    """Whether replicas share the load, so that twice the load needs twice as many."""
+    return rules.average or metric.source == "external"
+
+
 def of_sample(rules: Rules, metric: Metric, sample: MetricSampled, ready: int) -> int | None:
     """The load in milli; None when the sample tells of none."""
     if sample.error:

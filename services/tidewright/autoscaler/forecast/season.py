@@ -22,7 +22,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tidewright.autoscaler.forecast import ripple
+from tidewright.autoscaler.forecast import price, ripple
+from tidewright.autoscaler.forecast.asked import DEFAULT_CONFIDENCE
+from tidewright.autoscaler.forecast.price import CONFIDENCES, Price
 from tidewright.autoscaler.forecast.ripple import STEP_S, Ripple
 from tidewright.autoscaler.forecast.zone import BUCKET_S, BadZone, shift
 
@@ -54,6 +56,7 @@ SIGMAS = 3.0
 LEARNING = "Learning"
 OFTEN_WRONG = "OftenWrong"
 NO_RHYTHM = "NoRhythm"
+UNPAID = "Unpaid"
 
 
 class Issued(msgspec.Struct, array_like=True):
@@ -108,6 +111,7 @@ class Season(msgspec.Struct, kw_only=True, omit_defaults=True):
         missed: sums of errors: of forecasts, and of what one would expect without a rhythm (`Issued`).
         came: the last that was judged.
         ripple: what comes and goes within minutes; None where samples are too seldom for that.
+        price: what several confidences cost and save; None where one is asked for, or that cannot be counted.
     """
 
     zone: str = ""
@@ -136,6 +140,7 @@ class Season(msgspec.Struct, kw_only=True, omit_defaults=True):
     missed: list[int] = []
     came: Judged | None = None
     ripple: Ripple | None = None
+    price: Price | None = None
 
 
 class Expected(msgspec.Struct, frozen=True):
@@ -163,7 +168,7 @@ def add(season: Season, at: float, load: int, *, lead_s: float, confidence: floa
         lead_s: how far ahead to forecast.
         confidence: how often a bound is to hold, above 0 and below 1.
     """
-    load = max(0, load)
+    whole = load = max(0, load)
     if not season.unit:
         _begin(season, at, load)
     elif at <= season.at:
@@ -195,6 +200,8 @@ def add(season: Season, at: float, load: int, *, lead_s: float, confidence: floa
     season.at, season.load = at, steps
     if not season.issued or at + lead_s - season.issued[-1].due >= lead_s / ISSUED_PER_LEAD:
         _issue(season, lead_s, confidence)
+    if season.price is not None and _has_learnt(season):
+        price.add(season.price, int(passed_s), whole, _bounds(season, season.price, lead_s))
 
 
 def _begin(season: Season, at: float, load: int) -> None:
@@ -307,6 +314,8 @@ def _fade(season: Season) -> None:
     season.judged, season.covered = season.judged * 7 // 8, season.covered * 7 // 8
     if season.ripple is not None:
         ripple.fade(season.ripple)
+    if season.price is not None:
+        price.fade(season.price)
 
 
 def _judge(season: Season, at: float, steps: int, lead_s: float) -> None:
@@ -327,6 +336,8 @@ def _compare(season: Season, issued: Issued, steps: int) -> None:
     error = steps - issued.point
     hour = issued.due // 3600 % 24
     usual = season.usual[hour]
+    if season.price is not None:
+        _compare_each(season, season.price, error, usual)
     season.bins[max(0, min(BINS - 1, error * PER_ERROR // max(1, usual) - FIRST_BIN))] += ONE
     season.usual[hour] = usual + _part(abs(error) - usual, 16) if usual else abs(error)
     season.judged += ONE
@@ -343,6 +354,16 @@ def _compare(season: Season, issued: Issued, steps: int) -> None:
     season.came = Judged(
         issued.due, issued.point * season.unit, issued.bound * season.unit, steps * season.unit
     )
+
+
+def _compare_each(season: Season, counted: Price, error: int, usual: int) -> None:
+    """Which of the bounds would have held, as they are worked out when the moment comes."""
+    if not counted.covered:
+        counted.covered = [0] * len(CONFIDENCES)
+    for n, multiple in enumerate(_multiples(season, counted)):
+        if error <= _margin(usual, multiple):
+            counted.covered[n] += price.ONE
+    counted.judged += price.ONE
 
 
 def _weights(season: Season) -> list[float]:
@@ -397,7 +418,7 @@ def _issue(season: Season, lead_s: float, confidence: float) -> None:
     for weight, term in zip(season.weights, terms, strict=False):  # a ripple may say nothing just now
         point += weight * term
     steps = _bounded(point)
-    bound = max(0, steps + _margin(season, due, confidence))
+    bound = max(0, steps + _margin(season.usual[due // 3600 % 24], _multiple(season, confidence)))
     season.issued.append(Issued(due, terms, steps, bound, season.load, int(season.recent), int(season.level)))
 
 
@@ -424,31 +445,74 @@ def _bounded(steps: float) -> int:
     return int(max(0.0, min(4.0 * STEPS, steps)))
 
 
-def _margin(season: Season, due: int, confidence: float) -> int:
-    """What is added to a forecast so that it is enough as often as is asked; before errors are known, twice the usual."""
-    usual = max(1, season.usual[due // 3600 % 24])
-    wanted = sum(season.bins) * _aim(season, confidence)
-    if not wanted:
-        return 2 * usual
-    below = 0
-    for n, count in enumerate(season.bins):
-        if count and below + count >= wanted:
-            return int((FIRST_BIN + n + (wanted - below) / count) * usual / PER_ERROR)
+def _margin(usual: int, multiple: float) -> int:
+    """What is added to a forecast so that it is enough: so many quarters of the usual error of the hour."""
+    return int(multiple * max(1, usual) / PER_ERROR)
+
+
+def _multiple(season: Season, confidence: float) -> float:
+    """How many quarters of the usual error are enough as often as is asked; before errors are known, twice the usual."""
+    return _multiples_of(season.bins, [_aim(confidence, *_held(season, confidence))])[0]
+
+
+def _multiples(season: Season, counted: Price) -> list[float]:
+    """Likewise of each confidence that is counted."""
+    aims: list[float] = []
+    least = 0.0
+    for asked, held in zip(CONFIDENCES, counted.covered or CONFIDENCES, strict=True):
+        least = max(least, _aim(asked, held, counted.judged))
+        aims.append(least)
+    return _multiples_of(season.bins, aims)
+
+
+def _multiples_of(bins: Sequence[int], aims: Sequence[float]) -> list[float]:
+    """Of parts of the errors so far, the multiple that each stayed under; the parts grow."""
+    total = sum(bins)
+    if not total:
+        return [2.0 * PER_ERROR] * len(aims)
+    wanted = [total * aim for aim in aims]
+    found: list[float] = []
+    below, next_one = 0, wanted[0]
+    for n, count in enumerate(bins):
+        if not count:
+            continue
+        while below + count >= next_one:
+            found.append(FIRST_BIN + n + (next_one - below) / count)
+            if len(found) == len(wanted):
+                return found
+            next_one = wanted[len(found)]
         below += count
-    return (FIRST_BIN + BINS) * usual // PER_ERROR
+    return found + [float(FIRST_BIN + BINS)] * (len(wanted) - len(found))
 
 
-def _aim(season: Season, confidence: float) -> float:
+def _held(season: Season, confidence: float) -> tuple[float, int]:
+    """Forecasts whose bound held, and of how many."""
+    if season.price is not None:
+        return price.held(season.price, confidence) * (ONE // price.ONE), season.price.judged * (
+            ONE // price.ONE
+        )
+    return season.covered, season.judged
+
+
+def _aim(confidence: float, covered: float, judged: int) -> float:
     """How many of the errors so far a bound is to cover: some more than asked, while bounds have held less often than that."""
-    if not season.judged:
+    if not judged:
         return confidence
-    return min(0.995, confidence + 2 * max(0.0, confidence - season.covered / season.judged))
+    return min(0.995, confidence + 2 * max(0.0, confidence - covered / judged))
 
 
 def ahead(season: Season, *, lead_s: float, confidence: float) -> Expected | None:
     """What is expected until a lead after the last sample; None before any."""
     if not season.unit:
         return None
+    course = _course(season, lead_s)
+    load = max(steps for steps, _ in course)
+    bound = _bound(course, _multiple(season, confidence))
+    return Expected(season.at + lead_s, load * season.unit, bound * season.unit, mute(season, confidence))
+
+
+def _course(season: Season, lead_s: float) -> list[tuple[int, int]]:
+    """What is forecast until a lead from now, a moment after the other, and the usual error of its hour."""
     until = int(season.at + lead_s)
     of_day, of_week, *others = season.weights[:TERMS]
     still = season.level
@@ -462,13 +526,32 @@ def ahead(season: Season, *, lead_s: float, confidence: float) -> Expected | Non
     else:
         first = min(last, first)
     moments += [(bucket * BUCKET_S, 0.0) for bucket in range(first, last + 1)]
-    load = bound = 0
+    course = []
     for at, off in moments:
         day, week = _seasonal(season, at // BUCKET_S)
-        steps = _bounded(still + of_day * day + of_week * week + off)
-        load = max(load, steps)
-        bound = max(bound, steps + _margin(season, at, confidence))
-    return Expected(season.at + lead_s, load * season.unit, bound * season.unit, mute(season, confidence))
+        course.append((_bounded(still + of_day * day + of_week * week + off), season.usual[at // 3600 % 24]))
+    return course
+
+
+def _bound(course: list[tuple[int, int]], multiple: float) -> int:
+    """What a course stays under."""
+    return max(0, *[steps + _margin(usual, multiple) for steps, usual in course])
+
+
+def _bounds(season: Season, counted: Price, lead_s: float) -> list[int]:
+    """What the load stays under until a lead from now, by the confidences that are counted; milli."""
+    course = _course(season, lead_s)
+    return [_bound(course, multiple) * season.unit for multiple in _multiples(season, counted)]
+
+
+def sure(season: Season, asked: float) -> float:
+    """How often a bound is to hold: as is asked, or as is worth its price."""
+    counted = season.price
+    return asked or (counted.followed if counted is not None and counted.followed > 0 else DEFAULT_CONFIDENCE)
+
+
+def _has_learnt(season: Season) -> bool:
+    return season.judged >= LEAST_JUDGED * ONE and season.bucket - season.began >= LEAST_DAYS * DAY
 
 
 def mute(season: Season, confidence: float) -> str:
@@ -477,20 +560,26 @@ def mute(season: Season, confidence: float) -> str:
     A coverage of exactly what was asked is below it half of the time, by chance: it counts as too low when chance
     does not explain it.
     """
-    judged = season.judged / ONE
-    if judged < LEAST_JUDGED or season.bucket - season.began < LEAST_DAYS * DAY:
+    if not _has_learnt(season):
         return LEARNING
-    chance = SIGMAS * math.sqrt(confidence * (1 - confidence) / judged)
-    if season.covered / season.judged < confidence - chance:
-        return OFTEN_WRONG
+    covered, judged = _held(season, confidence)
+    if judged:
+        chance = SIGMAS * math.sqrt(confidence * (1 - confidence) / (judged / ONE))
+        if covered / judged < confidence - chance:
+            return OFTEN_WRONG
     if season.missed[0] >= SKILL * min(season.missed[1:]):
         return NO_RHYTHM
-    return ""
+    if season.price is None:
+        return ""
+    if season.price.followed < 0:
+        return LEARNING
+    return UNPAID if season.price.followed == 0 or price.is_dear(season.price) else ""
 
 
-def coverage(season: Season) -> float | None:
+def coverage(season: Season, confidence: float) -> float | None:
     """The part of the forecasts whose bound held; None before any was judged."""
-    return season.covered / season.judged if season.judged else None
+    covered, judged = _held(season, confidence)
+    return covered / judged if judged else None
 
 
 def mean_error(season: Season) -> float | None:
@@ -578,6 +667,8 @@ def problem(season: Season) -> str:
     )
     if season.ripple is not None and (text := ripple.problem(season.ripple)):
         return f"ripple: {text}"
+    if season.price is not None and (text := price.problem(season.price)):
+        return f"price: {text}"
     for name, values, count, least, most in lists:
         if len(values) != count:
             return f"{name}: {len(values)} values, {count} are needed"

@@ -7,28 +7,41 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from tidewright.autoscaler.api.spec import Rules
-from tidewright.autoscaler.forecast import season
-from tidewright.autoscaler.forecast.asked import ANNOTATION, OFF, Asked, BadForecast, asked, selects
+from tidewright.autoscaler.forecast import price, season
+from tidewright.autoscaler.forecast.asked import (
+    ANNOTATION,
+    BY_PRICE,
+    DEFAULT_CONFIDENCE,
+    OFF,
+    Asked,
+    BadForecast,
+    asked,
+    selects,
+)
 from tidewright.autoscaler.forecast.learnt import adopted
-from tidewright.autoscaler.forecast.load import MOST_METRICS, digest
-from tidewright.autoscaler.forecast.season import LEARNING, NO_RHYTHM, OFTEN_WRONG, Expected
+from tidewright.autoscaler.forecast.load import MOST_METRICS, digest, shares
+from tidewright.autoscaler.forecast.price import Band, Price
+from tidewright.autoscaler.forecast.season import LEARNING, NO_RHYTHM, OFTEN_WRONG, UNPAID, Expected, Season
 from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.state import Autoscaler, Forecast
 from tidewright.autoscaler.tell.messages import NORMAL, WARNING, Message
 from tidewright.events.autoscaler import RecordForecast
-from tidewright.events.base import ObjectRef
+from tidewright.events.base import Because, ObjectRef, Scalar
 from tidewright.kube.selectors import SelectorError
 
 EVERY_S = 86400
 """What is known is recorded once a day."""
 INVALID, STANDING = "InvalidForecast", "Forecast"
 """Reasons of object events."""
+BY_ITS_PRICE = "ConfidenceByPrice"
+"""Which confidence is followed, and what it would have come to."""
 UNMEASURED = "Unmeasured"
 STANDINGS = {
     UNMEASURED: "the forecast takes no part: nothing was measured of the object's metrics since it was asked for",
     LEARNING: "the forecast takes no part yet: it is learning",
     OFTEN_WRONG: "the forecast is muted: its upper bound held less often than its confidence asks for",
     NO_RHYTHM: "the forecast is muted: it is no better than the values of now, there is no rhythm in the load",
+    UNPAID: "the forecast takes no part: of late no confidence would have been worth its price (a quarter less time above the high watermark, for 4 % more replica-hours at most)",
     "": "the forecast takes part",
 }
 
@@ -45,7 +58,7 @@ def _expected(forecast: Forecast, query: str, now: float) -> Expected | None:
     known = forecast.seasons.get(digest(query))
     if known is None or now - known.at > forecast.lead_s:
         return None
-    return season.ahead(known, lead_s=forecast.lead_s, confidence=forecast.confidence)
+    return season.ahead(known, lead_s=forecast.lead_s, confidence=season.sure(known, forecast.confidence))
 
 
 def wanted(scaler: Autoscaler, policy: Policy) -> tuple[Asked | None, str]:
@@ -92,6 +105,7 @@ def recorded(
     as_before = known is None or (known.lead_s, known.confidence) == (asks.lead_s, asks.confidence)
     given = _given(scaler, target, policy, asks, at)
     zone_before = asks.zone if known is None else known.zone
+    counted = bands(scaler.rules) if asks.confidence == BY_PRICE else {}
     if (
         known is None
         or given
@@ -99,18 +113,93 @@ def recorded(
         or not as_before
         or zone_before != asks.zone
         or at - known.recorded_at >= EVERY_S
+        or _is_to_be_priced(known, counted)
     ):
-        if not as_before:
+        if known is not None and not _is_known_by(known, asks):
             seasons = _unlearnt(seasons)
-        seasons = {key: season.zoned(learnt, asks.zone) for key, learnt in seasons.items()}
+        seasons = {key: season.zoned(learnt, asks.zone) for key, learnt in seasons.items()} | given
+        if asks.confidence == BY_PRICE:
+            before = -1.0 if known is None or not known.confidence else known.confidence
+            seasons = _priced(seasons, counted, asks.zone, before)
         yield RecordForecast(
             at=at,
             target=target,
             lead_s=asks.lead_s,
             confidence=asks.confidence,
             zone=asks.zone,
-            seasons=msgspec.to_builtins(seasons | given),
+            seasons=msgspec.to_builtins(seasons),
+            because=tuple(_why(scaler, seasons)),
         )
+
+
+def _is_known_by(known: Forecast, asks: Asked) -> bool:
+    """Whether how wrong forecasts were says something of what is asked now: for the same lead, and as sure.
+
+    Who asked for the confidence of bounds of which none is known to be worth its price has asked for as much before.
+    """
+    return known.lead_s == asks.lead_s and (
+        known.confidence == asks.confidence
+        or (asks.confidence == BY_PRICE and known.confidence == DEFAULT_CONFIDENCE)
+    )
+
+
+def bands(rules: Rules | None) -> dict[str, Band]:
+    """What the count by the rules goes by, for each metric of which replicas share the load."""
+    found: dict[str, Band] = {}
+    for metric in () if rules is None else rules.metrics[:MOST_METRICS]:
+        marks = metric.marks
+        if rules is None or marks.high <= 0 or marks.low < 0 or not shares(rules, metric):
+            continue
+        found[digest(metric.query)] = Band(
+            marks.low, marks.high, marks.low_adjusted, marks.high_adjusted, rules.min_replicas, rules.max_replicas,
+            rules.up_factor, rules.down_factor, rules.up_window_s, rules.down_window_s, rules.modulo,
+            {"highwatermark": -rules.modulo, "lowwatermark": rules.modulo}.get(rules.converge, 0),
+        )  # fmt: skip
+    return found
+
+
+def _is_to_be_priced(known: Forecast, counted: dict[str, Band]) -> bool:
+    """Whether something is to be counted that is not, or by something else, or it is known for the first time which confidence is worth its price."""
+    for key, band in counted.items():
+        found = known.seasons.get(key)
+        of = None if found is None else found.price
+        if of is None or of.band != band or (of.followed < 0 and price.is_known(of)):
+            return True
+    return False
+
+
+def _priced(
+    seasons: dict[str, Season], counted: dict[str, Band], zone: str, before: float
+) -> dict[str, Season]:
+    """Seasons with what is to be counted of them, and with the confidence that is worth its price; until that is known, the one of before."""
+    found = {key: msgspec.structs.replace(known, price=None) for key, known in seasons.items()}
+    for key, band in counted.items():
+        known = seasons.get(key) or Season(zone=zone)
+        of = known.price
+        if of is None or of.band != band:
+            of = Price(band, followed=before if of is None else of.followed)
+        elif price.is_known(of):
+            of = msgspec.structs.replace(of, followed=price.worth(of))
+        found[key] = msgspec.structs.replace(known, price=of)
+    return found
+
+
+def _why(scaler: Autoscaler, seasons: dict[str, Season]) -> Iterator[Because]:
+    """What the confidence that is followed would have come to, of each metric of which that is known."""
+    for metric in () if scaler.rules is None else scaler.rules.metrics[:MOST_METRICS]:
+        known = seasons.get(digest(metric.query))
+        of = None if known is None else known.price
+        if of is not None and of.followed >= 0 and of.runs:
+            yield Because(rule=BY_ITS_PRICE, values=figures(metric.display, of))
+
+
+def figures(display: str, of: Price) -> dict[str, Scalar]:
+    """What is said of a price."""
+    left, more = price.came_to(of, of.followed)
+    return {
+        "metric": display, "confidence": of.followed, "days": round(of.seconds / 86400, 1),
+        "above_s": of.runs[0].above_s, "left": round(left, 4), "more": round(more, 4),
+    }  # fmt: skip
 
 
 def _given(
@@ -143,6 +232,7 @@ def _unlearnt(seasons: dict[str, season.Season]) -> dict[str, season.Season]:
     copies = msgspec.convert(msgspec.to_builtins(seasons), dict[str, season.Season])
     for copy in copies.values():
         season.unlearn(copy)
+        copy.price = None
     return copies
 
 
@@ -157,5 +247,16 @@ def messages(scaler: Autoscaler, policy: Policy) -> Iterator[Message]:
 
 def standing(forecast: Forecast) -> str:
     """Why forecasts of an object take no part; empty when those of a metric do."""
-    mutes = [season.mute(known, forecast.confidence) for known in forecast.seasons.values() if known.unit]
+    mutes = [
+        season.mute(known, season.sure(known, forecast.confidence))
+        for known in forecast.seasons.values()
+        if known.unit
+    ]
     return "" if "" in mutes else mutes[0] if mutes else UNMEASURED
+
+
+def followed(forecast: Forecast) -> float:
+    """How often the bound of the first metric is to hold; 0 where nothing is known of one."""
+    for known in forecast.seasons.values():
+        return season.sure(known, forecast.confidence)
+    return 0.0

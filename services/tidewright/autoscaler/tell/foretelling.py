@@ -11,7 +11,8 @@ from tidewright.autoscaler.forecast.season import Season
 from tidewright.autoscaler.passes import forecasts
 from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.state import Autoscaler, Forecast
-from tidewright.autoscaler.tell.sentences import clock, number
+from tidewright.autoscaler.tell.sentences import clock, number, sentence
+from tidewright.events.base import Because
 from tidewright.kube.durations import format_duration
 
 
@@ -31,13 +32,24 @@ def told(scaler: Autoscaler, rules: Rules, policy: Policy, now: float) -> list[s
     return lines
 
 
+def stood(forecast: Forecast, rules: Rules) -> Iterator[str]:
+    """How forecasts stand, after a trial: which confidence is followed, and whether they take part."""
+    for metric in rules.metrics[:MOST_METRICS]:
+        known = forecast.seasons.get(digest(metric.query))
+        if known is not None:
+            yield from priced(known, metric)
+    said = forecasts.STANDINGS[forecasts.standing(forecast)]
+    yield f"{said[:1].upper()}{said[1:]}."
+
+
 def _metric(forecast: Forecast, metric: Metric, now: float) -> Iterator[str]:
     known = forecast.seasons.get(digest(metric.query))
     lead = format_duration(forecast.lead_s)
     if known is None:
         yield f"The load of {metric.display} is to be forecast {lead} ahead, and was not measured yet."
         return
-    expected = season.ahead(known, lead_s=forecast.lead_s, confidence=forecast.confidence)
+    confidence = season.sure(known, forecast.confidence)
+    expected = season.ahead(known, lead_s=forecast.lead_s, confidence=confidence)
     if expected is not None:
         old = " (of an old value: it takes no part)" if now - known.at > forecast.lead_s else ""
         yield (
@@ -45,15 +57,23 @@ def _metric(forecast: Forecast, metric: Metric, now: float) -> Iterator[str]:
             f"to reach {number(expected.load)}, with the upper bound at {number(expected.bound)}{old}: "
             f"{forecasts.STANDINGS[expected.mute]}."
         )
-    yield from _came(known, forecast)
+    yield from priced(known, metric)
+    yield from _came(known, confidence)
 
 
-def _came(known: Season, forecast: Forecast) -> Iterator[str]:
-    came, covered = known.came, season.coverage(known)
+def priced(known: Season, metric: Metric) -> Iterator[str]:
+    """Which confidence is followed, and why, where none was asked for."""
+    of = known.price
+    if of is not None and of.followed >= 0 and of.runs:
+        yield sentence(Because(rule=forecasts.BY_ITS_PRICE, values=forecasts.figures(metric.display, of)))
+
+
+def _came(known: Season, confidence: float) -> Iterator[str]:
+    came, covered = known.came, season.coverage(known, confidence)
     if came is None or covered is None:
         return
     held = "held" if came.came <= came.bound else "did not hold"
     yield (
         f"For {clock(came.at)} the forecast was {number(came.point)}, at most {number(came.bound)}, and {number(came.came)} came: the bound {held}. "
-        f"Of the last week's, {covered:.0%} held, where {forecast.confidence:.0%} is asked for."
+        f"Of the last week's, {covered:.0%} held, where {confidence:.0%} is {'asked for' if known.price is None else 'aimed at'}."
     )

@@ -105,8 +105,10 @@ def of_forecast(rules: Rules, forecast: Forecast) -> Values:
         known = forecast.seasons.get(digest(metric.query))
         if known is None:
             continue
-        values[Series("forecast_muted", metric.name)] = float(bool(season.mute(known, forecast.confidence)))
-        covered, error = season.coverage(known), season.mean_error(known)
+        confidence = season.sure(known, forecast.confidence)
+        values[Series("forecast_muted", metric.name)] = float(bool(season.mute(known, confidence)))
+        values[Series("forecast_confidence", metric.name)] = confidence
+        covered, error = season.coverage(known, confidence), season.mean_error(known)
         if covered is not None and error is not None:
             values[Series("forecast_coverage", metric.name)] = covered
             values[Series("forecast_error", metric.name)] = error

@@ -29,5 +29,10 @@ def line(event: Event) -> str:
             return "forecast its load no more"
         case a.RecordForecast():
             known = f", known of {len(event.seasons)} metrics" if event.seasons else ""
-            return f"forecast its load {event.lead_s:g} s ahead, enough in {event.confidence:.0%} of cases{known}"
+            sure = (
+                f"in {event.confidence:.0%} of cases"
+                if event.confidence
+                else "as often as is worth its price"
+            )
+            return f"forecast its load {event.lead_s:g} s ahead, enough {sure}{known}"
     return ""

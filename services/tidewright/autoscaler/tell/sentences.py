@@ -134,6 +134,21 @@ def _forecast(v: Values) -> str:
     )
 
 
+def _by_its_price(v: Values) -> str:
+    counted = f"Counted over {plural(v['days'], 'day')}, {v['metric']} would have been above its high watermark for {span(v['above_s'])} without forecasts"
+    if not v["confidence"]:
+        return f"{counted}; no confidence would have been worth its price, and none is followed."
+    return (
+        f"{counted}; a confidence of {v['confidence']:g} would have left {v['left']:.0%} of that, for {v['more']:.1%} more "
+        "replica-hours: it is followed."
+    )
+
+
+def span(seconds: Scalar) -> str:
+    """A time in minutes: what is counted fades, and is no whole number of anything."""
+    return f"{seconds / 60:,.0f} min" if isinstance(seconds, int | float) else str(seconds)
+
+
 def _stale(v: Values) -> str:
     held = ": the downscale is held" if v.get("held") else ""
     return f"The value of {v['metrics']} is older than {v['limit_s']:g} s and scales nothing down{held}."
@@ -180,6 +195,7 @@ TELLERS: dict[str, Callable[[Values], str]] = {
         f"Only {plural(v['ready'], 'pod')} are ready, so the downscale is given up: {v['to']}."
     ),
     "Forecast": _forecast,
+    "ConfidenceByPrice": _by_its_price,
     "StaleMetric": _stale,
     "UpscaleForbiddenWindow": _window("The upscale"),
     "DownscaleForbiddenWindow": _window("The downscale"),

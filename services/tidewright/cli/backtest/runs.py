@@ -121,7 +121,7 @@ def answer(result: Result) -> Backtest:
         recorded=tuple(RecordedCount(at=stamp(at), replicas=replicas) for at, replicas in series.recorded),
         policies=tuple(
             TriedPolicy(
-                name=run.candidate.label, figures=_figures(run.report), decisions=tuple(map(_scale, run.report.steps)),
+                name=run.candidate.label, figures=_figures(run.report), forecast=run.report.forecast, decisions=tuple(map(_scale, run.report.steps)),
                 chart=tuple(map(_stretch, run.report.chart)),
             )
             for run in result.runs

@@ -134,6 +134,7 @@ def answer(log: str, found: Sequence[Suggestion]) -> ForecastSuggestions:
         items=tuple(
             SuggestedForecast(
                 namespace=suggestion.namespace, name=suggestion.name, pays=suggestion.pays, forecast=suggestion.forecast,
+                confidence=0.0 if suggestion.having is None else suggestion.having.confidence,
                 without=_figures(suggestion.without), having=_figures(suggestion.having), why_not=suggestion.why,
             )
             for suggestion in found
@@ -156,6 +157,7 @@ def as_text(found: Sequence[Suggestion]) -> str:
         "NAMESPACE",
         "NAME",
         "FORECAST",
+        "CONFIDENCE",
         "ABOVE-HIGH",
         "WITH-IT",
         "REPLICA-HOURS",
@@ -175,7 +177,8 @@ def as_text(found: Sequence[Suggestion]) -> str:
                 f"{more:+.1%}",
             )
         asks = suggestion.forecast if suggestion.pays else "-"
-        rows.append((suggestion.namespace, suggestion.name, asks, *figures, suggestion.why or "-"))
+        sure = f"{having.confidence:g}" if having is not None and suggestion.pays else "-"
+        rows.append((suggestion.namespace, suggestion.name, asks, sure, *figures, suggestion.why or "-"))
     return tables.table(headings, rows, cut=False)
 
 

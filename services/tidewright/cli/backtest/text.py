@@ -33,6 +33,7 @@ def as_text(result: Result) -> str:
         *([f"Nothing is counted before {rfc3339(first + result.history_s)}."] if result.history_s else []),
         "",
         *table(result),
+        *forecasts(result),
         "",
     ]
     width = max(40, min(120, shutil.get_terminal_size((100, 24)).columns) - 12)
@@ -65,6 +66,11 @@ def table(result: Result) -> list[str]:
             ["difference", *(_signed(form, value(second) - value(first)) for _, form, value in COLUMNS)]
         )
     return tables.table(rows[0], rows[1:], cut=False, numbers=True).splitlines()
+
+
+def forecasts(result: Result) -> list[str]:
+    """How the forecasts of each run stood at the end."""
+    return [f"{run.candidate.label}: {sentence}" for run in result.runs for sentence in run.report.forecast]
 
 
 def recorded(result: Result) -> list[str]:

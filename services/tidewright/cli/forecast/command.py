@@ -169,13 +169,17 @@ def _learnt(series: Series, rules: Rules, asks: Asked) -> Model:
     """A model of the metrics that would be forecast."""
     from tidewright.autoscaler.forecast.learnt import Model, learn
     from tidewright.autoscaler.forecast.load import MOST_METRICS, digest
+    from tidewright.autoscaler.passes.forecasts import bands
 
+    counted = bands(rules)
     return Model(
         lead_s=asks.lead_s,
         confidence=asks.confidence,
         seasons={
             digest(metric.query): learn(
-                ((at, round(value * 1000)) for at, value in zip(series.times, values, strict=True)), asks
+                ((at, round(value * 1000)) for at, value in zip(series.times, values, strict=True)),
+                asks,
+                counted.get(digest(metric.query)),
             )
             for metric, values in zip(rules.metrics[:MOST_METRICS], series.values, strict=False)
         },
@@ -189,14 +193,15 @@ def _told(key: str, model: Model) -> list[str]:
 
     lines = []
     for known in model.seasons.values():
-        error, covered = season.mean_error(known), season.coverage(known)
+        confidence = season.sure(known, model.confidence)
+        error, covered = season.mean_error(known), season.coverage(known, confidence)
         held = (
             ""
             if covered is None or error is None
             else f", the bound held in {covered:.0%}, off by {error / 1000:.3g} on average"
         )
         lines.append(
-            f"{key}: {season.days(known):.1f} days of load{held}: {STANDINGS[season.mute(known, model.confidence)]}."
+            f"{key}: {season.days(known):.1f} days of load{held}: {STANDINGS[season.mute(known, confidence)]}."
         )
     return lines
 

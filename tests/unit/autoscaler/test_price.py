@@ -1,0 +1,232 @@
+"""A confidence that follows from its price: what is counted, and what is followed."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.unit.autoscaler.test_forecasts import DAY_S, RPS, run, started
+from tests.unit.autoscaler.world import NS, World, of, spec, wpa
+from tidewright.autoscaler.api.spec import compiled
+from tidewright.autoscaler.backtest import Row, backtest
+from tidewright.autoscaler.forecast import price, season
+from tidewright.autoscaler.forecast.asked import ANNOTATION, DEFAULT_CONFIDENCE
+from tidewright.autoscaler.forecast.price import CONFIDENCES, Band, Price, Run
+from tidewright.autoscaler.passes.forecasts import bands
+from tidewright.autoscaler.tell.explaining import EXPLAINER
+from tidewright.autoscaler.tell.exposition import samples
+from tidewright.autoscaler.tell.sentences import sentences
+from tidewright.events.autoscaler import RecordForecast
+from tidewright.host.fold.explainer import Reference
+
+BY_PRICE = {ANNOTATION: "lead=60m"}
+BAND = Band(6_000, 10_000, 5_700, 10_500, 1, 100, 50_000, 20_000, 60, 300)
+
+
+def counted(
+    *came_to: tuple[int, int], alone: tuple[int, int] = (1000, 1_000_000), seconds: int = 7 * DAY_S
+) -> Price:
+    """Of so many seconds above the mark and so much more replica-time by confidence; the others are far too dear."""
+    others = [*came_to, *[(0, 10**9)] * (len(CONFIDENCES) - len(came_to))]
+    return Price(BAND, [Run(1, 0, *figures) for figures in (alone, *others)], seconds)
+
+
+def test_what_saves_most_and_is_not_too_dear_is_followed() -> None:
+    exactly = counted((900, 1000), (600, 20_000), (300, 40_000))
+    assert price.worth(exactly) == CONFIDENCES[2]
+    assert price.came_to(exactly, CONFIDENCES[2]) == (0.3, 0.04)
+
+
+def test_between_two_confidences_the_price_goes_in_a_straight_line() -> None:
+    found = price.worth(counted((900, 0), (500, 20_000), (100, 60_000)))
+    assert found == pytest.approx((CONFIDENCES[1] + CONFIDENCES[2]) / 2, abs=0.01)
+    left, more = price.came_to(counted((900, 0), (500, 20_000), (100, 60_000)), found)
+    assert left == pytest.approx(0.3, abs=0.03)
+    assert more <= 0.04
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        counted((500, 41_000), (300, 80_000)),  # too dear
+        counted((1000, 0), (800, 20_000)),  # too little is saved
+        counted((0, 0), (0, 20_000), alone=(0, 1_000_000)),  # there is nothing to be saved
+    ],
+)
+def test_none_is_followed_where_none_is_worth_its_price(nothing: Price) -> None:
+    assert price.worth(nothing) == 0
+
+
+def rows(days: float, every_s: int = 300) -> list[Row]:
+    chance = random.Random(3)
+    return [
+        (n * every_s, (50 + 40 * math.sin(n * every_s / DAY_S * 2 * math.pi) + chance.uniform(-8, 8),))
+        for n in range(int(days * DAY_S) // every_s)
+    ]
+
+
+def shadowed(members: dict[str, Any], series: list[Row]) -> Run:
+    """What is counted of the rules alone."""
+    (band,) = bands(compiled(members, namespace=NS, name="wpa")).values()
+    found = Price(band)
+    for before, (at, values) in zip([series[0], *series], series, strict=False):
+        price.add(found, int(at - before[0]), int(values[0] * 1000), [0] * len(CONFIDENCES))
+    return found.runs[0]
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {},
+        {"scaleUpLimitFactor": "20", "scaleDownLimitFactor": "10"},
+        {"minReplicas": 4, "maxReplicas": 7},
+        {"replicaScalingAbsoluteModulo": 3},
+        {"convergeTowardsWatermark": "highwatermark"},
+        {"convergeTowardsWatermark": "lowwatermark"},
+        {"downscaleForbiddenWindowSeconds": 1800, "upscaleForbiddenWindowSeconds": 600},
+    ],
+)
+def test_what_is_counted_of_the_rules_alone_is_near_what_they_do(members: dict[str, Any]) -> None:
+    members = spec(**{"maxReplicas": 30, **members})
+    series = rows(4)
+    done, found = backtest(members, series), shadowed(members, series)
+    assert found.replica_s / 3600 == pytest.approx(done.replica_hours, rel=0.03)
+    assert found.above_s == pytest.approx(done.above_high_s, rel=0.3, abs=1800)
+
+
+def test_it_counts_more_for_more_confidence_and_leaves_less() -> None:
+    known = season.Season(price=Price(BAND))
+    for at, values in rows(8):
+        season.add(known, at, int(values[0] * 1000), lead_s=600, confidence=0.35)
+    runs = known.price.runs if known.price is not None else []
+    assert [run.above_s for run in runs] == sorted((run.above_s for run in runs), reverse=True)
+    assert [run.replica_s for run in runs[1:]] == sorted(run.replica_s for run in runs[1:])
+    assert runs[-1].above_s < runs[0].above_s / 2
+
+
+def test_a_time_without_samples_counts_nothing_and_a_day_fades_it() -> None:
+    found = Price(BAND)
+    bounds = [0] * len(CONFIDENCES)
+    for passed_s in (0, 300, price.LONGEST_S + 1, 300):
+        price.add(found, passed_s, 100_000, bounds)
+    assert found.seconds == 600
+    before = found.runs[0].replica_s
+    price.fade(found)
+    assert (found.seconds, found.runs[0].replica_s) == (525, before * 7 // 8)
+
+
+def known_of(world: World) -> season.Season:
+    forecast = world.object().forecast
+    assert forecast is not None
+    return forecast.seasons[RPS]
+
+
+def test_who_names_no_confidence_follows_the_one_that_is_recorded_with_its_reasons() -> None:
+    world = started(BY_PRICE)
+    records = of(run(world, 900, 4.2 * DAY_S), RecordForecast)
+    of_known = known_of(world).price
+    assert of_known is not None
+    assert of_known.followed > 0
+    assert records[0].confidence == 0
+    (told,) = sentences(records[-1].because)
+    assert f"a confidence of {records[-1].because[0].values['confidence']:g} would have left" in told
+    assert told.endswith("it is followed.")
+    standing = EXPLAINER.standing(
+        world.fold.state, Reference("watermarkpodautoscaler", NS, "wpa"), 4.2 * DAY_S
+    )
+    assert any(line.endswith("it is followed.") for line in standing)
+    series = {s.name: s.value for s in samples(world.fold.state) if "forecast" in s.name}
+    assert series["wpa_controller_forecast_confidence"] == of_known.followed
+    assert series["wpa_controller_forecast_muted"] == 0
+
+
+def test_it_learns_for_a_day_longer_before_it_takes_part() -> None:
+    world = started(BY_PRICE)
+    given = run(world, 900, 2.8 * DAY_S)
+    assert [c.followed for c in [known_of(world).price] if c is not None] == [-1]
+    assert all(season.mute(known_of(world), confidence) for confidence in CONFIDENCES)
+    assert not any(record.because for record in of(given, RecordForecast))
+    run(world, 2.8 * DAY_S, 3.1 * DAY_S)
+    assert [c.followed >= 0 for c in [known_of(world).price] if c is not None] == [True]
+
+
+def test_a_load_that_is_never_above_takes_no_part_and_says_so() -> None:
+    world = started(BY_PRICE, minReplicas=12)
+    given = run(world, 900, 4 * DAY_S)
+    assert season.mute(known_of(world), DEFAULT_CONFIDENCE) == season.UNPAID
+    assert "none is followed" in sentences(of(given, RecordForecast)[-1].because)[0]
+    assert season.UNPAID in {season.mute(known_of(world), confidence) for confidence in CONFIDENCES}
+    assert any("worth its price" in text for text in world.object().said.values())
+
+
+def test_who_names_a_confidence_has_nothing_counted() -> None:
+    world = started({ANNOTATION: "lead=60m,confidence=0.5"})
+    records = of(run(world, 900, 4 * DAY_S), RecordForecast)
+    assert known_of(world).price is None
+    assert {record.confidence for record in records} == {0.5}
+    assert not any(record.because for record in records)
+
+
+def test_other_marks_are_counted_anew_and_until_then_what_was_followed_is() -> None:
+    world = started(BY_PRICE)
+    run(world, 900, 4 * DAY_S)
+    before = known_of(world).price
+    assert before is not None
+    members = {"maxReplicas": 20, "scaleUpLimitFactor": "500", "scaleDownLimitFactor": "90"}
+    (record,) = of(
+        world.feed(wpa(4 * DAY_S, spec=spec(**members), annotations=BY_PRICE, generation=2)), RecordForecast
+    )
+    after = known_of(world).price
+    assert after is not None
+    assert (after.band.most, after.seconds, after.followed) == (20, 0, before.followed)
+    assert record.seasons == msgspec.to_builtins(world.object().forecast.seasons)  # type: ignore[union-attr]
+
+
+def test_who_was_forecast_by_the_default_of_before_goes_on_with_it() -> None:
+    world = started({ANNOTATION: f"lead=60m,confidence={DEFAULT_CONFIDENCE}"})
+    run(world, 900, 4 * DAY_S)
+    before = known_of(world)
+    members = {"maxReplicas": 12, "scaleUpLimitFactor": "500", "scaleDownLimitFactor": "90"}
+    world.feed(wpa(4 * DAY_S, spec=spec(**members), annotations=BY_PRICE))
+    after = known_of(world)
+    assert (after.judged, after.bins) == (before.judged, before.bins)
+    assert after.price is not None
+    assert after.price.followed == DEFAULT_CONFIDENCE
+    assert season.mute(after, DEFAULT_CONFIDENCE) == ""
+
+
+def test_a_sum_that_replicas_do_not_share_is_not_priced() -> None:
+    labelled = {"matchLabels": {"app": "web"}}
+    body = {"name": "cpu", "metricSelector": labelled, "lowWatermark": "5", "highWatermark": "10"}
+    members = spec({"type": "Resource", "resource": body}, algorithm="absolute")
+    assert bands(compiled(members, namespace=NS, name="wpa")) == {}
+    assert len(bands(compiled({**members, "algorithm": "average"}, namespace=NS, name="wpa"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (Price(BAND, [Run()]), "runs: 1 values, 11 are needed"),
+        (Price(BAND, covered=[1]), "covered: 1 values, 10 are needed"),
+        (Price(BAND, seconds=2**60), "is possible"),
+        (Price(BAND, followed=0.5), "nothing is counted"),
+        (Price(BAND, [Run() for _ in range(11)], followed=1.5), "below 1 is possible"),
+    ],
+)
+def test_what_was_counted_elsewhere_is_checked(wrong: Price, says: str) -> None:
+    assert says in price.problem(wrong)
+    assert price.problem(counted()) == ""
+
+
+def test_what_has_become_too_dear_is_followed_no_longer() -> None:
+    """A rhythm that is lost: once a day would be too seldom to look at the price."""
+    found = counted((500, 30_000), (400, 38_000))
+    found.followed = price.worth(found)
+    assert not price.is_dear(found)
+    for _ in range(3):
+        price.add(found, 3600, 9_000, [90_000] * len(CONFIDENCES))
+    assert price.is_dear(found)
