@@ -12,6 +12,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests import chartvalues
 from tidewright.actuator.allowed.bounds import Feature
 from tidewright.asking.services import BY_NAME, EVERY, SERVICES, Role
 from tidewright.cli import main, together
@@ -198,10 +199,48 @@ VALUES_OF_ALL_KINDS = st.fixed_dictionaries(
 @given(values=VALUES_OF_ALL_KINDS, namespace=st.sampled_from(["tidewright", "capacity"]))
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_with_any_values_it_is_whole(chart: Any, values: dict[str, Any], namespace: str) -> None:
-    objects = rendered(chart, values, namespace)
+    assert_whole(rendered(chart, values, namespace), values, namespace)
+
+
+def test_with_every_two_values_beside_each_other_it_is_whole(chart: Any) -> None:
+    for choice in chartvalues.choices():
+        values = chartvalues.values_of(choice)
+        assert_whole(rendered(chart, values, "capacity"), values, "capacity")
+
+
+def test_every_two_values_of_every_two_options_meet() -> None:
+    """And whoever adds a value to the chart adds it there."""
+    written = {".".join(path).replace("services.watcher", "services.*") for path in leaves(VALUES)}
+    assert set(chartvalues.OPTIONS) == {
+        option for option in written if not option.startswith(("services.", "together.")) or "*" in option
+    } | {"together.enabled"}
+    found = {pair for choice in chartvalues.choices() for pair in chartvalues.met(choice)}
+    assert set(chartvalues.pairs()) - found == set()
+
+
+def leaves(values: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Entries of the values file; a mapping of what users name, or of another API, is one entry."""
+    open_ended = {"resources", "labels", "limits"} - ({"limits"} if path == ("nats",) else set())
+    for key, value in values.items():
+        if isinstance(value, dict) and value and key not in open_ended:
+            yield from leaves(value, (*path, key))
+        else:
+            yield (*path, key)
+
+
+@pytest.mark.parametrize("pair", chartvalues.FORBIDDEN, ids=lambda pair: f"{pair[0]} {pair[2]}")
+def test_values_that_do_not_go_together_are_refused_by_name(chart: Any, pair: chartvalues.Pair) -> None:
+    one, i, other, j = pair
+    with pytest.raises(helm.HelmError) as refused:
+        rendered(chart, chartvalues.values_of({one: i, other: j}))
+    assert chartvalues.FORBIDDEN[pair] in str(refused.value)
+
+
+def assert_whole(objects: Objects, values: dict[str, Any], namespace: str) -> None:
+    """What is rendered refers to nothing that is not there, and is what was asked for."""
     running = of("Deployment", objects)
-    wanted = set(smallcluster.NAMES if "together" in values else EVERY)
-    assert set(running) == wanted | ({"console", "archiver"} & values.keys())
+    wanted = set(smallcluster.NAMES if values.get("together", {}).get("enabled") else EVERY)
+    assert set(running) == wanted | {n for n in ("console", "archiver") if values.get(n, {}).get("enabled")}
     chosen = values.get("together", values.get("services", {}))
     secrets = {name: set(found["data"]) for name, found in of("Secret", objects).items()}
     for name, found in running.items():
