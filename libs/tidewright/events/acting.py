@@ -95,7 +95,12 @@ def _care(held: Held) -> tuple[int, bool]:
 
 
 def is_urgent(decision: Decision) -> bool:
-    """Whether a decision changes something that somebody waits for: reports, and what is not done, are none."""
+    """Whether a decision changes something that somebody waits for: reports, and what is not done, are none.
+
+    A timer that is due as it is set stands for what follows it.
+    """
+    if isinstance(decision, SetTimer):
+        return decision.due <= decision.at
     return isinstance(decision, Effect) and not decision.shadow and not isinstance(decision, _REPORTS)
 
 

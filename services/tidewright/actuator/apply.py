@@ -51,7 +51,7 @@ LOOKS = 5
 """How often a write that lost a race is made again on what the winner left, within one attempt."""
 LOOKED_AT_ONCE = 16
 """How many nodes of one deletion are looked at at the same time."""
-PODS_EACH, PODS_AT_ONCE = 10, 500
+PODS_EACH, PODS_AT_ONCE = 20, 1000
 """How long the list of pods of nodes that go may be for each of them, and at all: a longer one costs more than it spares."""
 TIMEOUT_S = 15.0
 MERGE_PATCH = "application/merge-patch+json"

@@ -159,7 +159,9 @@ def _decided(state: State, event: Event, touched: Touched) -> Sequence[Decision]
         due = state.now + (min(TOGETHER_S, quiet_s) if grows and touched.wishes else quiet_s)
         if state.due is None or state.due > due:
             decisions.append(SetTimer(at=event.at, key=EVALUATE, due=due))
-    if stirs(event, touched):
+    if touched.deleted:
+        decisions += _go_on(state, index, event.at)
+    elif stirs(event, touched):
         decisions += _look_soon(state, index, event.at)
     elif state.paused and changes(event, touched):
         decisions += _look_again(state, index, event.at)
@@ -218,7 +220,19 @@ def _look_soon(state: State, index: Index, now: float) -> Sequence[Decision]:
     due = now + settings.scan_interval_s
     if scan.at is not None:
         due = max(now + settings.quiet_s, scan.at + settings.scan_interval_s)
-    if (scan.due is not None and scan.due <= due) or not may_come(state, index):
+    return _pass_by(state, index, due, now)
+
+
+def _go_on(state: State, index: Index, now: float) -> Sequence[Decision]:
+    """Nodes are gone for whose removal others may have waited, of which only so many are under way at a time: nothing more is gathered."""
+    if state.scan.at is None:
+        return _look_soon(state, index, now)
+    return _pass_by(state, index, max(now, state.scan.at + index.settings.scan_interval_s), now)
+
+
+def _pass_by(state: State, index: Index, due: float, now: float) -> Sequence[Decision]:
+    """A pass then, if not before."""
+    if (state.scan.due is not None and state.scan.due <= due) or not may_come(state, index):
         return ()
     return (SetTimer(at=now, key=SCAN, due=due),)
 

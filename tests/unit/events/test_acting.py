@@ -8,7 +8,7 @@ import pytest
 from tidewright.asking.services import SERVICES
 from tidewright.events import acting
 from tidewright.events.acting import ENFORCED, Acting
-from tidewright.events.base import Because, ObjectRef
+from tidewright.events.base import Because, Decision, ObjectRef
 from tidewright.events.config import Mode, ModesSet
 from tidewright.events.decisions import ScaleWorkload, SetStatus, SetTimer
 from tidewright.events.incumbents import Evidence, IncumbentObserved
@@ -199,3 +199,18 @@ def test_the_webhook_of_an_endpoint_is_held_back_with_its_decider() -> None:
 
 def test_the_endpoints_are_those_of_the_table_of_services() -> None:
     assert {service.name: service.of for service in SERVICES if service.of} == acting.ENDPOINTS
+
+
+@pytest.mark.parametrize(
+    ("decision", "urgent"),
+    [
+        (scale(3), True),
+        (scale(3, shadow=True), False),
+        (SetTimer(at=2.0, key="removals", due=2.0), True),
+        (SetTimer(at=2.0, key="scan", due=2.001), False),
+    ],
+)
+def test_what_changes_something_is_urgent_and_so_is_what_is_due_as_it_is_said(
+    decision: Decision, *, urgent: bool
+) -> None:
+    assert acting.is_urgent(decision) is urgent

@@ -17,6 +17,7 @@ from tidewright.events.config import ConfigSet, ModesSet
 from tidewright.events.decisions import EvictPod, RecordObjectEvent, SetTimer
 from tidewright.host.fold.explainer import Reference
 from tidewright.kube.taints import DELETION_CANDIDATE, DRAIN, TO_BE_DELETED
+from tidewright.provisioning.fold.common import SCAN
 from tidewright.provisioning.scaledown.removal.soft import soft_marks
 from tidewright.provisioning.scaledown.removal.steps import MOST_AT_ONCE, TOGETHER_S
 from tidewright.provisioning.scaleup.orders import STATUS_MAP
@@ -910,3 +911,21 @@ def test_a_node_whose_deletion_may_have_been_made_stays_marked_until_that_is_kno
         cluster.tell(p.CloudObserved(at=cluster.now, name="", refreshed=cluster.now))
     cluster.advance(600.0)
     assert (cluster.deleted, cluster.undone()) == ((["n0"], []) if known else ([], ["NotDeleted"]))
+
+
+@pytest.mark.parametrize(("after_s", "wait_s"), [(40.0, 0.0), (3.0, 7.0)])
+def test_a_deletion_that_was_made_has_the_next_pass_come_as_soon_as_it_may(
+    after_s: float, wait_s: float
+) -> None:
+    cluster = world(3, {"node-delete-delay-after-taint": "0s", "scan-interval": "10s"})
+    asked: list[p.DeleteInstances] = []
+    cluster._delete = asked.append  # type: ignore[method-assign, assignment]  # the cloud takes its time
+    cluster.advance(60.0)
+    cluster.decided(cluster.removal("n0", drain=False))
+    (deletion,) = asked
+    cluster.advance(after_s)
+    cluster.state.scan.at, cluster.state.scan.due = cluster.now - after_s, None
+    before = len(cluster.said)
+    cluster.tell(o.Applied(at=cluster.now, decision=deletion.id))
+    (scan,) = [d for d in cluster.said[before:] if isinstance(d, SetTimer) and d.key == SCAN]
+    assert scan.due == cluster.now + wait_s

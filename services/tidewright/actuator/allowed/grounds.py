@@ -60,6 +60,8 @@ class Grounds:
         """Namespaces that are known to have, or have had, a WorkloadSpread."""
         self._marked: dict[str, float] = {}
         """When nodes were asked about that carried our mark, of `time.monotonic`."""
+        self._marking: dict[str, asyncio.Lock] = {}
+        """Nodes that are asked about now: pods of one are evicted together, and the first of them asks for all."""
 
     async def refusal(self, ground: Ground, effect: Effect) -> Refusal | None:
         """Why an effect has no ground; None when it has, or needs none.
@@ -277,15 +279,21 @@ class Grounds:
         pod = names.fact(self._log.slot_of(target.namespace), "pod", target.namespace, target.name)
         if said := await self._found(pod, there):
             return said
-        asked_at = time.monotonic()
-        if asked_at - self._marked.get(effect.node, float("-inf")) <= BELIEVED_S:
-            return ""
-        said = await self._found(names.fact(ALL, "node", "", effect.node), marked)
-        if not said:
-            if len(self._marked) >= REMEMBERED:
-                self._marked.clear()
-            self._marked[effect.node] = asked_at
-        return said
+        asking = self._marking.setdefault(effect.node, asyncio.Lock())
+        try:
+            async with asking:
+                asked_at = time.monotonic()
+                if asked_at - self._marked.get(effect.node, float("-inf")) <= BELIEVED_S:
+                    return ""
+                said = await self._found(names.fact(ALL, "node", "", effect.node), marked)
+                if not said:
+                    if len(self._marked) >= REMEMBERED:
+                        self._marked.clear()
+                    self._marked[effect.node] = asked_at
+                return said
+        finally:
+            if not asking.locked():
+                self._marking.pop(effect.node, None)
 
     # -- configuration ---------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ from tidewright.provisioning.scaledown.scene import GroupTraits, Refusal, Remova
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import State, Unneeded
 
-MOST_TRIES = 400
+MOST_TRIES = 1000
 """Nodes tried and pods placed in one part of a pass."""
 MOST_RESTARTS = 3
 """So often a pass of one piece begins anew, since something came."""
