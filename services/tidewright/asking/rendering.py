@@ -80,7 +80,7 @@ def _why(why: Why, times: Times) -> list[str]:
     if why.rests_on:
         lines += ["  It rests on:", *(f"    {_event(fact, times)}" for fact in why.rests_on)]
     if why.beside:
-        lines += ["  With it:", *(f"    {line(other.event)}" for other in why.beside)]
+        lines += ["  With it:", *(f"    {_beside(other, why)}" for other in why.beside)]
     if why.outcome is not None:
         lines += ["  What came of it:", f"    {_outcome(why.outcome, times)}"]
     elif isinstance(event, Effect):
@@ -104,6 +104,13 @@ def _outcome(entry: Found, times: Times) -> str:
 def _event(entry: Found, times: Times) -> str:
     object_, stamped = object_of(entry.record.subject), _stamped(entry, times)
     return f"{readable(times[entry.seq])}  {entry.seq}  {title(entry.event)} {object_}  {line(entry.event)}{stamped}"
+
+
+def _beside(other: Found, why: Why) -> str:
+    """What was decided with something else; an effect on another object with that object."""
+    object_ = object_of(other.record.subject)
+    is_another = isinstance(other.event, Effect) and object_ != object_of(why.decided.record.subject)
+    return f"{object_}: {line(other.event)}" if is_another else line(other.event)
 
 
 def _stamped(entry: Found, times: Times) -> str:

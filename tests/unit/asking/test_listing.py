@@ -22,7 +22,8 @@ from tidewright.cli import main
 from tidewright.events import provisioning as p
 from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
 from tidewright.events.base import Because, Decision, ObjectRef
-from tidewright.events.decisions import ScaleWorkload, SetStatus
+from tidewright.events.decisions import PatchObject, ScaleWorkload, SetStatus
+from tidewright.events.spread import WorkloadSpreadObserved
 from tidewright.host.fold.explainer import Reference
 from tidewright.host.fold.lister import Row, Words
 from tidewright.log.export import ExportFile
@@ -181,6 +182,26 @@ def test_the_scale_of_another_on_the_same_target_is_not_ours() -> None:
     ours = msgspec.structs.replace(scale, owner="WatermarkPodAutoscaler/shop/web")
     assert row("autoscaler", decided(ours, told)).wanted == "9"
     assert row("autoscaler", decided(msgspec.structs.replace(ours, shadow=True), told)).wanted == "3"
+
+
+def test_what_is_held_back_is_not_told_as_undecided() -> None:
+    """In shadow nothing is written, so no status says what was decided."""
+    scale = ScaleWorkload(
+        at=960.0, target=ObjectRef(api_version="v1", kind="Deployment", name="web"), replicas=9, from_replicas=3,
+        owner="WatermarkPodAutoscaler/shop/web", because=(Because(rule="Measured"),), shadow=True,
+    )  # fmt: skip
+    held = row("autoscaler", decided(scale))
+    assert (held.now, held.wanted, held.why) == ("3", "9", "decided, and held back (shadow)")
+    spread, pod = (
+        WorkloadSpreadObserved(at=900.0, namespace="shop", name="web"),
+        ObjectRef(api_version="v1", kind="Pod", name="a"),
+    )
+    for decision, why in (
+        (PatchObject(at=950.0, target=pod, patch={}, shadow=True), "decided, and held back (shadow)"),
+        (PatchObject(at=950.0, target=pod, patch={}), "decided, and not written yet"),
+    ):
+        assert row("spread", decided(decision, fact=spread)).why == why
+    assert row("spread", decided(fact=spread)).why == "nothing is decided yet"
 
 
 def test_a_group_shows_what_is_there_and_what_was_ordered() -> None:

@@ -13,6 +13,7 @@ from tidewright.asking.explain import explainer_of
 from tidewright.asking.objects import CLUSTER_SCOPED
 from tidewright.asking.services import BY_NAME, SERVICES, Service, load
 from tidewright.autoscaler.tell.explaining import UNTOLD as UNTOLD_BY_THE_AUTOSCALER
+from tidewright.cli import main
 from tidewright.cli.contract import golden
 from tidewright.events import registry
 from tidewright.events.base import Event, ObjectRef
@@ -82,3 +83,14 @@ def _is_told(explainer: Explainer[Any], event: Event, kind: str) -> bool:
         for asked in explainer.kinds
         for text in texts
     )
+
+
+def test_what_is_decided_with_it_about_another_object_is_told_with_that_object(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One pass over a spread changes several pods: their lines were the same."""
+    log = Path(__file__).parents[2] / "recorded" / "chaos.twlog"
+    asked = ["explain", "pod/app-0-b8xfmhgxjw-bl6v2", "-n", "team-0", "--log", str(log)]
+    assert main.run(asked) == 0
+    said = capsys.readouterr().out.partition("  With it:\n")[2]
+    assert said.startswith("    pod/team-0/app-0-b8xfmhgxjw-bl6v2: set deletion cost 100\n    set status")

@@ -117,6 +117,13 @@ def conditions(status: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     }
 
 
+def unwritten(words: Words) -> str:
+    """Of an object that nothing is written on yet: whether that is for want of a decision, or because those are held back."""
+    if any(decision.shadow for decision in words.decisions):
+        return "decided, and held back (shadow)"
+    return "decided, and not written yet" if words.decisions else "nothing is decided yet"
+
+
 def is_true(condition: Mapping[str, Any] | None) -> bool:
     """Whether there is a condition, and its status is `True`."""
     return condition is not None and condition.get("status") == "True"

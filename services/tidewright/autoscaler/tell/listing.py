@@ -14,7 +14,17 @@ from tidewright.events.base import Event
 from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.facts import WorkloadObserved
 from tidewright.host.fold.explainer import Reference
-from tidewright.host.fold.lister import Lister, Measured, Row, Words, conditions, is_true, said, status_of
+from tidewright.host.fold.lister import (
+    Lister,
+    Measured,
+    Row,
+    Words,
+    conditions,
+    is_true,
+    said,
+    status_of,
+    unwritten,
+)
 from tidewright.kube.quantities import milli
 from tidewright.kube.times import seconds_or_none
 
@@ -85,6 +95,8 @@ def _workload(words: Words, fact: WorkloadObserved) -> Row:
 def _autoscaler(words: Words, now: float) -> Row:
     status = status_of(words)
     scale, found = _own(words), conditions(status)
+    if scale is not None and scale.shadow and not status:  # nobody has written on it yet
+        return Row(now=str(scale.from_replicas), wanted=str(scale.replicas), why=unwritten(words))
     current, desired = status.get("currentReplicas", 0), status.get("desiredReplicas", 0)
     scaled_at = seconds_or_none(status.get("lastScaleTime"))
     if scale is not None and not scale.shadow:
@@ -156,7 +168,7 @@ def _why(words: Words, found: Mapping[str, Mapping[str, Any]], current: object, 
         return "being scaled"
     if words.decisions and isinstance(words.decisions[0], HoldReplicas):
         return words.decisions[0].reason
-    return "between the watermarks" if found else "nothing is decided yet"
+    return "between the watermarks" if found else unwritten(words)
 
 
 def _held(

@@ -9,7 +9,17 @@ from typing import Any
 from tidewright.events import provisioning as p
 from tidewright.events.base import Event
 from tidewright.host.fold.explainer import Reference
-from tidewright.host.fold.lister import Lister, Measured, Row, Words, conditions, is_true, said, status_of
+from tidewright.host.fold.lister import (
+    Lister,
+    Measured,
+    Row,
+    Words,
+    conditions,
+    is_true,
+    said,
+    status_of,
+    unwritten,
+)
 from tidewright.kube.times import seconds_or_none
 from tidewright.provisioning.buffers import conditions as buffers
 
@@ -95,7 +105,7 @@ def _request(words: Words, now: float) -> Row:
     return Row(
         now=stage or "Pending",
         wanted=stage if stage in _OVER else "Provisioned",
-        why=_why(found, stage),
+        why=_why(words, found, stage),
         held_until=until if until is not None and until > now else None,
         changed_at=max((at for at in changed if at is not None), default=None),
         wrong=stage in ("Failed", "CapacityRevoked"),
@@ -118,13 +128,7 @@ def _buffer(words: Words) -> Row:
     elif limited is not None and is_true(limited):
         why = said(limited)
     else:
-        why = (
-            "room for all of it"
-            if filled
-            else "nothing is decided yet"
-            if not found
-            else "room is looked for"
-        )
+        why = "room for all of it" if filled else unwritten(words) if not found else "room is looked for"
     chunks = status.get("replicas")
     wanted = f"{chunks} kept" if isinstance(chunks, int) else ""
     return Row(
@@ -136,11 +140,11 @@ def _buffer(words: Words) -> Row:
     )
 
 
-def _why(found: Mapping[str, Mapping[str, Any]], stage: str) -> str:
+def _why(words: Words, found: Mapping[str, Mapping[str, Any]], stage: str) -> str:
     waits = found.get("Provisioned")
     if stage in ("", "Accepted") and waits is not None and not is_true(waits):
         return said(waits)
-    return said(found[stage]) if stage else "nothing is decided yet"
+    return said(found[stage]) if stage else unwritten(words)
 
 
 def _kept_until(status: Mapping[str, Any]) -> float | None:

@@ -8,7 +8,17 @@ from typing import Any
 from tidewright.events.base import Event
 from tidewright.events.shards import ShardSetObserved
 from tidewright.host.fold.explainer import Reference
-from tidewright.host.fold.lister import Lister, Measured, Row, Words, conditions, is_true, said, status_of
+from tidewright.host.fold.lister import (
+    Lister,
+    Measured,
+    Row,
+    Words,
+    conditions,
+    is_true,
+    said,
+    status_of,
+    unwritten,
+)
 from tidewright.kube.times import seconds_or_none
 
 _TROUBLE = ("InvalidSpec", "DoublyClaimed", "Orphaned", "Stuck", "RolloutPaused", "PinUnmet")
@@ -38,7 +48,7 @@ class ShardManagerLister:
         return Row(
             now=str(ready),
             wanted=str(members if wanted is None else wanted),
-            why=_why(found),
+            why=_why(words, found),
             changed_at=max((at for at in changed if at is not None), default=None),
             wrong=any(is_true(found.get(type_)) for type_ in _TROUBLE),
         )
@@ -52,11 +62,11 @@ class ShardManagerLister:
 LISTER: Lister = ShardManagerLister()
 
 
-def _why(found: Mapping[str, Mapping[str, Any]]) -> str:
+def _why(words: Words, found: Mapping[str, Mapping[str, Any]]) -> str:
     for type_ in _TROUBLE:
         if (condition := found.get(type_)) is not None and is_true(condition):
             return f"{type_}: {said(condition)}".removesuffix(": ")
-    return said(found["Ready"]) if "Ready" in found else "nothing is decided yet"
+    return said(found["Ready"]) if "Ready" in found else unwritten(words)
 
 
 def _members(status: Mapping[str, Any]) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from typing import Any
 from tidewright.events.base import Event
 from tidewright.events.spread import ChangeLedger
 from tidewright.host.fold.explainer import Reference
-from tidewright.host.fold.lister import Lister, Measured, Row, Words, status_of
+from tidewright.host.fold.lister import Lister, Measured, Row, Words, status_of, unwritten
 
 
 class SpreadLister:
@@ -31,7 +31,7 @@ class SpreadLister:
             now=", ".join(f"{name} {count}" for name, count, _ in subsets),
             wanted=", ".join(f"{name} {count + max(0, missing)}" for name, count, missing in subsets),
             why=", ".join(f"{name} lacks {missing}" for name, missing in short)
-            or ("as it shall be" if subsets else "nothing is decided yet"),
+            or ("as it shall be" if subsets else unwritten(words)),
             changed_at=changed.at if changed is not None else None,
         )
 
