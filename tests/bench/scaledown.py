@@ -7,10 +7,12 @@ which a shared machine does not stretch.
 from __future__ import annotations
 
 import gc
+import random
 import statistics
 import time
 from collections.abc import Iterator
 from functools import partial
+from math import inf
 
 import msgspec
 
@@ -32,6 +34,7 @@ NODES, PODS, SHAPES = 5_000, 150_000, 200
 LITTLE = 0.3
 """Of the nodes so many are used for less than half."""
 SCAN = "scan"
+ARRIVALS = 100
 
 
 def little_used(nodes: int, pods: int, shapes: int) -> Iterator[Event]:
@@ -60,6 +63,7 @@ def little_used(nodes: int, pods: int, shapes: int) -> Iterator[Event]:
             target_size=len(instances),
             instances=instances,
             template=p.TemplateNode(labels={"pool": f"{g}"}, allocatable=allocatable),
+            price_micro=700_000 + 1_000 * g,
         )
     for i in range(nodes):
         yield f.NodeObserved(
@@ -102,7 +106,13 @@ def pod(number: int, shape: str, node: str, app: int) -> f.PodObserved:
 
 
 class Scanned(Played):
-    """The decider, whose passes are made part by part."""
+    """The decider, whose passes are made part by part.
+
+    Attributes:
+        ordered: what was taken last ordered nodes.
+    """
+
+    ordered = False
 
     def a_pass(self) -> list[float]:
         """Milliseconds of each part of the next pass."""
@@ -201,4 +211,69 @@ def weight(size: Size) -> list[Figure]:
     ]  # fmt: skip
 
 
-BENCHES = (Bench("scale-down-passes", passes), Bench("scale-down-memory", weight))
+def beside(size: Size) -> list[Figure]:
+    """From a pod that nothing can hold to its order, while passes of scale-down are made and all is planned at least cost.
+
+    One thing after the other, as in the host: what comes during a part of a pass, or is due then, waits for its end. Waits are in
+    time of the log, and what is computed takes as long in it as it took the processor. The commit of the log is not among it.
+    """
+    nodes, pods = of_size(size)
+    config: JsonObject = {"profile": "hold", "scan-interval": "1s", "scale-down-unneeded-time": "1h"}
+    cluster = told(nodes, pods, config)
+    free = cluster.now
+    free = _until(cluster, free, cluster.now + 30)
+    gc.collect()
+    gc.freeze()
+    big = {"cpu": 15_900, "memory": 1024 * MIB}
+    digest = digest_of(big, {}, "ns", {}, 0)
+    cluster.tell(f.ShapeObserved(at=cluster.now, digest=digest, requests=big, namespace="ns"))
+    rng, come, waits_ms, met = random.Random(5), cluster.now + 1.0, [], 0
+    for i in range(ARRIVALS):
+        come += 0.5 + rng.random()
+        free = _until(cluster, free, come)
+        if i % 2 and (due := cluster.fold.timers.get(SCAN)) is not None:  # as a part of a pass has just begun
+            come = due + 0.0001
+            free = _until(cluster, free, come)
+        met += free > come
+        fact = f.PodObserved(
+            at=come, namespace="ns", name=f"new{i}", shape=digest, phase="Pending", created_at=come, unschedulable_since=come,
+        )  # fmt: skip
+        began = time.process_time()
+        cluster.tell(fact)
+        free = max(free, come) + time.process_time() - began
+        while not cluster.ordered:
+            free = _take(cluster, free, min(cluster.fold.timers.values()))
+        cluster.ordered = False
+        waits_ms.append((free - come) * 1000)
+    waits_ms.sort()
+    what = f"scale-down/{nodes:,} nodes, {pods:,} pods: pending pod to order beside passes, at least cost"
+    return [
+        figure(f"{what}, p50", waits_ms[len(waits_ms) // 2], "ms", "lower", 70.0,
+               baseline="the quiet window alone", baseline_value=index_of(cluster.fold.state).settings.quiet_s * 1000),
+        figure(f"{what}, p99", waits_ms[len(waits_ms) * 99 // 100], "ms", "lower", 110.0),
+        figure(f"{what}: pods that waited for a step's end", met, "pods", "higher"),
+    ]  # fmt: skip
+
+
+def _until(cluster: Scanned, free: float, at: float) -> float:
+    """Fire what is due up to a time; when the process is free again."""
+    while (due := min(cluster.fold.timers.values(), default=inf)) <= at:
+        free = _take(cluster, free, due)
+    return free
+
+
+def _take(cluster: Scanned, free: float, due: float) -> float:
+    """Fire the timer that is due first; when the process is free again."""
+    key = min(cluster.fold.timers, key=lambda key: (cluster.fold.timers[key], key))
+    began = time.process_time()
+    decisions = cluster.tell(TimerFired(at=due, key=key))
+    cluster.now = max(cluster.now, due)
+    cluster.ordered = any(isinstance(decision, p.IncreaseNodeGroup) for decision in decisions)
+    return max(free, due) + time.process_time() - began
+
+
+BENCHES = (
+    Bench("scale-down-passes", passes),
+    Bench("scale-down-memory", weight),
+    Bench("scale-down-beside", beside),
+)

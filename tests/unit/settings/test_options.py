@@ -89,7 +89,7 @@ def given(service: str, *flags: str) -> str:
     """What runs a service, and its process, are given by a command line."""
     taken: list[Any] = []
 
-    def run_together(services: Sequence[HostedService]) -> int:
+    def run_together(services: Sequence[HostedService], _loop: object = None) -> int:
         """Runs the service's main function, as far as what is put in its place."""
         [hosted] = services
         taken.append(hosted.options)
