@@ -10,11 +10,12 @@ import pytest
 
 from tests.unit.autoscaler.test_forecasts import DAY_S, EVERY_S, RPS, load, run
 from tests.unit.autoscaler.world import NS, World, of, one, pod, sample, spec, workload, wpa
+from tidewright.autoscaler.api.spec import compiled
 from tidewright.autoscaler.decide import DECIDER
 from tidewright.autoscaler.forecast import season
 from tidewright.autoscaler.forecast.asked import ANNOTATION, asked
 from tidewright.autoscaler.forecast.learnt import MOST_MODELS, Model, as_data, learn, models
-from tidewright.autoscaler.passes.forecasts import standing
+from tidewright.autoscaler.passes.forecasts import bands, standing
 from tidewright.autoscaler.policy import Policy, of_config, of_text, problems
 from tidewright.autoscaler.state import State
 from tidewright.autoscaler.tell.explaining import EXPLAINER
@@ -56,10 +57,12 @@ def again(made: World, at: float, *, labels: dict[str, str] | None = None, asks:
     )
 
 
-def model(days: float = 9.0, start: float = 0.0, asks: str = ASKED) -> dict[str, Any]:
+def model(days: float = 9.0, start: float = 0.0, asks: str = ASKED, **members: Any) -> dict[str, Any]:
     loads = [(start + n * EVERY_S, load(start + n * EVERY_S)) for n in range(int(days * DAY_S / EVERY_S))]
     wish = asked(asks)
-    return as_data(Model(lead_s=wish.lead_s, confidence=wish.confidence, seasons={RPS: learn(loads, wish)}))
+    band = bands(compiled(spec(**{**MEMBERS, **members}), namespace=NS, name="wpa"))[RPS]
+    seasons = {RPS: learn(loads, wish, band)}
+    return as_data(Model(lead_s=wish.lead_s, confidence=wish.confidence, seasons=seasons))
 
 
 def configured(made: World, at: float, **policy: Any) -> list[Any]:
@@ -376,3 +379,38 @@ def test_a_sample_of_a_time_long_past_teaches_nothing() -> None:
     before = msgspec.json.encode(forecast.seasons)
     made.feed(sample(3 * DAY_S, 5_000_000))
     assert msgspec.json.encode(forecast.seasons) == before
+
+
+def test_a_model_knows_which_confidence_is_worth_its_price() -> None:
+    known = {f"{NS}/wpa": model(asks="lead=30m", start=-9.0 * DAY_S + WEEK_S * 2)}
+    made = world(5 * DAY_S, forecast="lead=30m", forecast_selector="", forecast_models=known)
+    forecast = made.object().forecast
+    assert forecast is not None
+    price = forecast.seasons[RPS].price
+    assert price is not None
+    assert price.followed > 0
+    assert standing(forecast) == ""
+    (record,) = of(made.begun, RecordForecast)
+    assert [step.rule for step in record.because] == ["ConfidenceByPrice"]
+
+
+def test_a_price_by_other_marks_or_for_a_named_confidence_is_not_taken_over() -> None:
+    start = -9.0 * DAY_S + WEEK_S * 2
+    other = {f"{NS}/wpa": model(asks="lead=30m", start=start, scaleDownLimitFactor="50")}
+    made = world(5 * DAY_S, forecast="lead=30m", forecast_selector="", forecast_models=other)
+    forecast = made.object().forecast
+    assert forecast is not None
+    price = forecast.seasons[RPS].price
+    assert price is not None
+    assert (price.seconds, price.band.down_factor) == (0, 90_000)
+    known = {f"{NS}/wpa": model(asks="lead=30m", start=start)}
+    named = world(5 * DAY_S, forecast="lead=30m,confidence=0.5", forecast_selector="", forecast_models=known)
+    assert [season.price for season in named.object().forecast.seasons.values()] == [None]  # type: ignore[union-attr]
+
+
+def test_a_price_that_is_not_one_is_named_and_its_model_left_out() -> None:
+    wrong = model(asks="lead=30m")
+    wrong["seasons"][RPS]["price"][1] = [[1, 0, 0, 0]]
+    found, said = models({"shop/wpa": wrong})
+    assert found == {}
+    assert "price: runs: 1 values, 11 are needed" in said[0]

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.unit.autoscaler.test_forecasts import DAY_S, RPS, run, started
-from tests.unit.autoscaler.world import NS, World, of, spec, wpa
+from tests.unit.autoscaler.world import NS, World, of, sample, spec, wpa
 from tidewright.autoscaler.api.spec import compiled
 from tidewright.autoscaler.backtest import Row, backtest
 from tidewright.autoscaler.forecast import price, season
@@ -21,6 +21,7 @@ from tidewright.autoscaler.tell.explaining import EXPLAINER
 from tidewright.autoscaler.tell.exposition import samples
 from tidewright.autoscaler.tell.sentences import sentences
 from tidewright.events.autoscaler import RecordForecast
+from tidewright.events.facts import MetricSampled
 from tidewright.host.fold.explainer import Reference
 
 BY_PRICE = {ANNOTATION: "lead=60m"}
@@ -176,13 +177,13 @@ def test_other_marks_are_counted_anew_and_until_then_what_was_followed_is() -> N
     run(world, 900, 4 * DAY_S)
     before = known_of(world).price
     assert before is not None
-    members = {"maxReplicas": 20, "scaleUpLimitFactor": "500", "scaleDownLimitFactor": "90"}
+    members = {"maxReplicas": 12, "scaleUpLimitFactor": "500", "scaleDownLimitFactor": "80"}
     (record,) = of(
         world.feed(wpa(4 * DAY_S, spec=spec(**members), annotations=BY_PRICE, generation=2)), RecordForecast
     )
     after = known_of(world).price
     assert after is not None
-    assert (after.band.most, after.seconds, after.followed) == (20, 0, before.followed)
+    assert (after.band.down_factor, after.seconds, after.followed) == (80_000, 0, before.followed)
     assert record.seasons == msgspec.to_builtins(world.object().forecast.seasons)  # type: ignore[union-attr]
 
 
@@ -230,3 +231,33 @@ def test_what_has_become_too_dear_is_followed_no_longer() -> None:
     for _ in range(3):
         price.add(found, 3600, 9_000, [90_000] * len(CONFIDENCES))
     assert price.is_dear(found)
+
+
+def test_other_bounds_are_gone_by_from_then_on_and_nothing_is_forgotten() -> None:
+    """Where they are changed every evening and every morning, nothing would ever be known."""
+    world = started(BY_PRICE)
+    run(world, 900, 4 * DAY_S)
+    before = known_of(world).price
+    assert before is not None
+    members = {"maxReplicas": 20, "scaleUpLimitFactor": "500", "scaleDownLimitFactor": "90"}
+    world.feed(wpa(4 * DAY_S, spec=spec(**members), annotations=BY_PRICE, generation=2))
+    after = known_of(world).price
+    assert after is not None
+    assert (after.band.most, after.seconds, after.runs) == (20, before.seconds, before.runs)
+
+
+def test_a_clock_that_jumps_and_samples_that_fail_count_nothing() -> None:
+    world = started(BY_PRICE)
+    run(world, 900, 4 * DAY_S)
+    before = known_of(world).price
+    assert before is not None
+    counted_s = before.seconds
+    query = "external/rps/app=web"
+    world.feed(sample(3 * DAY_S, 90_000))
+    world.feed(
+        MetricSampled(at=4 * DAY_S, namespace=NS, name=query, error="refused", error_class="unavailable")
+    )
+    world.feed(sample(4 * DAY_S + 12 * 3600, 90_000))
+    after = known_of(world).price
+    assert after is not None
+    assert after.seconds == counted_s * 7 // 8  # a day is over

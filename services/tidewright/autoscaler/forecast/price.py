@@ -173,6 +173,11 @@ def fade(price: Price) -> None:
         run.above_s, run.replica_s = run.above_s * 7 // 8, run.replica_s * 7 // 8
 
 
+def is_alike(band: Band, other: Band) -> bool:
+    """Whether what was counted by one says something of the other: least and most are changed by the hour in places, and the rest is not."""
+    return msgspec.structs.replace(band, least=other.least, most=other.most) == other
+
+
 def is_known(price: Price) -> bool:
     """Whether so much was counted that something follows from it."""
     return price.seconds >= LEAST_S

@@ -176,8 +176,12 @@ def _priced(
     for key, band in counted.items():
         known = seasons.get(key) or Season(zone=zone)
         of = known.price
-        if of is None or of.band != band:
-            of = Price(band, followed=before if of is None else of.followed)
+        if of is None:
+            of = Price(band, followed=before)
+        elif not price.is_alike(of.band, band):
+            of = Price(band, followed=of.followed)
+        elif of.band != band:
+            of = msgspec.structs.replace(of, band=band)
         elif price.is_known(of):
             of = msgspec.structs.replace(of, followed=price.worth(of))
         found[key] = msgspec.structs.replace(known, price=of)
