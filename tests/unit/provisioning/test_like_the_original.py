@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
@@ -10,15 +12,20 @@ from tests.vectors.provisioning_scaledown_plans import found_in, memory_of, scen
 from tests.vectors.provisioning_world import NOW
 from tidewright.events.base import JsonObject
 from tidewright.kube.keys import pod_key
-from tidewright.kube.podshape import NodeView, PodShape, TopologySpread
+from tidewright.kube.podshape import NodeView, PodShape, PodTerm, TopologySpread
 from tidewright.kube.selectors import LabelSelector
 from tidewright.kube.taints import Taint
 from tidewright.provisioning.cluster.cluster_state import Readiness, readiness
 from tidewright.provisioning.differences import DIFFERENCES
 from tidewright.provisioning.index.indexing import index_of
+from tidewright.provisioning.pack.classes import Item
+from tidewright.provisioning.pack.estimate import estimate
 from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.pack.runs import Needs, Runs, needs_of
+from tidewright.provisioning.pack.templates import Template
 from tidewright.provisioning.pack.topology import Walk
 from tidewright.provisioning.scaledown import passes
+from tidewright.provisioning.scaledown.simulation.placing import Destinations
 from tidewright.provisioning.state import State
 
 ALL = tuple(DIFFERENCES)
@@ -148,6 +155,47 @@ def test_pods_of_lower_priority_are_tried_beside_one_that_finds_no_place(
     assert plan.memory.hints == ({pod_key("default", "low"): "b"} if tried else {})
 
 
+def test_pods_that_stay_on_a_node_that_is_to_go_are_nowhere_while_places_are_looked_for() -> None:
+    """A pod that goes with its node keeps nobody of its zone away, and is no company."""
+    said = {"annotations": {f"{CA}daemonset-pod": "true"}}
+    apart = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": ZONE}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    nodes = [node("a"), node("b")]
+    for one in nodes:
+        one["metadata"]["labels"][ZONE] = "z"
+    nodes[1]["metadata"]["annotations"] = {f"{CA}scale-down-disabled": "true"}
+    pods = [pod("stays", "a", metadata=said, spec={"affinity": affinity}), pod("moves", "a")]
+    assert first_pass(case(nodes, pods))["moved"] == {"a": ["default/moves"]}
+    scene = case(nodes, pods)
+    settings = settings_of(scene, ALL)
+    tried = scene_of(scene, settings)
+    places = Destinations(tried.grid.fork(), [])
+    before = {digest: dict(inner) for digest, inner in places.grid.where.items()}
+    row = places.grid.rows["a"]
+    stays = tried.pods("a")[0].shape
+    places.grid.leave(stays.digest, row)
+    places.restore(row, places.clear(row))
+    assert {digest: dict(inner) for digest, inner in places.grid.where.items()} == before
+    assert places.grid.leaving == {stays.digest: {row: 1}}
+    assert places.clear(row) != []
+    assert all(row not in inner for inner in places.grid.leaving.values())
+
+
+def test_pods_that_came_are_looked_at_in_the_order_in_which_they_were_placed() -> None:
+    """The more important one was placed first, so it is the first that the budget does not allow any more."""
+    budget = {
+        "metadata": {"name": "b"},
+        "spec": {"selector": {"matchLabels": {"app": "a"}}},
+        "status": {"disruptionsAllowed": 1},
+    }
+    own = pod("own", "a", metadata={"labels": {"app": "other"}})
+    pods = [own, pod("low", "b"), pod("high", "b", spec={"priority": 9})]
+    scene = case([node("b"), node("a")], pods, budgets=[budget], state={"unneeded_since": {"b": -5}})
+    found = first_pass(scene)
+    assert found["unneeded"] == ["b"]
+    assert found["unremovable"]["a"]["pod"] == "default/high"
+
+
 def spread(selector: LabelSelector) -> PodShape:
     constraint = TopologySpread(key=ZONE, max_skew=1, selector=selector)
     return PodShape(digest="new", namespace="ns", labels={"app": "a"}, spread=(constraint,))
@@ -207,3 +255,46 @@ def test_who_is_being_deleted_is_known_of_every_node_also_of_one_that_comes_late
     cluster.gone("going")
     cluster.gone("early")
     assert known() == []
+
+
+def item(name: str, cpu: int, count: int) -> Item:
+    return Item(PodShape(digest=name, requests={"cpu": cpu, "pods": 1}), count)
+
+
+def template(**more: int) -> Template:
+    return Template(
+        view=NodeView(name="t", labels={HOST: "t"}, allocatable={"cpu": 1000, "pods": 110, **more})
+    )
+
+
+def test_an_estimate_whose_nodes_run_out_tries_to_hold_more_but_not_in_place_of_larger_pods() -> None:
+    """Two of each: largest first, both of the one kind are on one node, and only one of the other beside them."""
+    apart = PodTerm(key=HOST, selector=LabelSelector.parse("app=b"), namespaces=frozenset({"ns"}))
+    one = PodShape(digest="a", namespace="ns", requests={"cpu": 400, "memory": 400, "pods": 1})
+    other = PodShape(
+        digest="b",
+        namespace="ns",
+        labels={"app": "b"},
+        requests={"cpu": 500, "memory": 200, "pods": 1},
+        anti_affinity=(apart,),
+    )
+    assert estimate([Item(one, 2), Item(other, 2)], template(memory=1000), 2).placed == (2, 2)
+    small, large = item("small", 100, 20), item("large", 950, 3)
+    assert estimate([small, large], template(), 1).placed == (0, 1)
+    assert estimate([small, large], template(), 9).placed == (20, 3)
+
+
+def test_nodes_are_filled_from_the_fullest_or_the_emptiest() -> None:
+    def made() -> tuple[Runs, Needs]:
+        runs = Runs([1000])
+        runs.add(needs_of(0, [(0, 800)], False, frozenset(), ()), 1, 1)
+        runs.add(needs_of(1, [(0, 100)], False, frozenset(), ()), 1, 1)
+        return runs, needs_of(2, [(0, 200)], False, frozenset(), ())
+
+    def taken(fill: Callable[[Runs, Needs, int], int]) -> dict[int, int]:
+        runs, needs = made()
+        assert fill(runs, needs, 1) == 1
+        return {next(iter(run.held)): run.held.get(2, 0) for run in runs.runs}
+
+    assert taken(Runs.tightest) == {0: 1, 1: 0}
+    assert taken(Runs.widest) == {0: 0, 1: 1}

@@ -48,17 +48,19 @@ def group_limit(rooms: Sequence[int]) -> int:
 
 def reference_order(items: Sequence[Item], template: Template) -> Order:
     """Largest share of cpu and memory first; ties by number of pods, then by digest."""
+    shares = [share_of_both(item, template) for item in items]
+    return sorted(range(len(items)), key=lambda i: (-shares[i], -items[i].count, items[i].shape.digest))
+
+
+def share_of_both(item: Item, template: Template) -> float:
+    """Which part of a node's cpu and memory a pod asks for, added up."""
     cpu, memory = (template.view.allocatable.get(name, 0) for name in ("cpu", "memory"))
-
-    def score(item: Item) -> float:
-        share = 0.0
-        if cpu > 0:
-            share += item.shape.requests.get("cpu", 0) / cpu
-        if memory > 0:
-            share += item.shape.requests.get("memory", 0) / memory
-        return share
-
-    return sorted(range(len(items)), key=lambda i: (-score(items[i]), -items[i].count, items[i].shape.digest))
+    share = 0.0
+    if cpu > 0:
+        share += item.shape.requests.get("cpu", 0) / cpu
+    if memory > 0:
+        share += item.shape.requests.get("memory", 0) / memory
+    return share
 
 
 def estimate(
@@ -87,17 +89,21 @@ def estimate(
     packer = _Counting(items, template, limit)
     best = packer.pack(order, Runs.round_robin)
     bound = packer.lower_bound(best.placed)
-    if best.nodes <= bound:
+    binds = limit > 0 and best.pods < packer.placeable
+    if best.nodes <= bound and not binds:
         return best
-    tried = {tuple(order)}
-    for candidate, fill in packer.alternatives(order):
-        if fill is Runs.round_robin and tuple(candidate) in tried:
+    first = best.placed
+    tried: set[tuple[tuple[int, ...], Fill]] = {(tuple(order), Runs.round_robin)}
+    for candidate, fill in packer.alternatives(order, binds=binds):
+        if (tuple(candidate), fill) in tried:
             continue
-        tried.add(tuple(candidate))
+        tried.add((tuple(candidate), fill))
         other = packer.pack(candidate, fill)
+        if binds and any(more < least for more, least in zip(other.placed, first, strict=True)):
+            continue  # more pods are not better where they are in place of larger ones
         if (-other.pods, other.nodes) < (-best.pods, best.nodes):
             best = other
-            if limit == UNLIMITED and best.nodes <= bound:
+            if not binds and best.nodes <= bound:
                 break
     return best
 
@@ -143,6 +149,7 @@ class _Counting:
 
     def __init__(self, items: Sequence[Item], template: Template, limit: int) -> None:
         self.items = items
+        self.template = template
         self.limit = limit
         free = template.free()
         names = sorted({name for item in items for name, amount in item.shape.requests.items() if amount > 0})
@@ -179,6 +186,11 @@ class _Counting:
             0 if fits_reason(item.shape, template) else needs.room(self.fresh, {}, self.stock)
             for item, needs in zip(items, self.needs, strict=True)
         ]
+
+    @property
+    def placeable(self) -> int:
+        """How many of the pods may run on such a node at all."""
+        return sum(item.count for item, most in zip(self.items, self.per_node, strict=True) if most)
 
     def pack(self, order: Order, fill: Fill) -> Estimate:
         """The reference's two phases, class by class."""
@@ -241,8 +253,8 @@ class _Counting:
                 best = max(best, -(-count // self.per_node[needs.index]))
         return best
 
-    def alternatives(self, order: Order) -> list[tuple[Order, Fill]]:
-        """Other orders and fills, in the order in which they are tried."""
+    def alternatives(self, order: Order, *, binds: bool) -> list[tuple[Order, Fill]]:
+        """Other orders and fills, in the order in which they are tried; `binds`: more would be placed with more nodes."""
         share = [
             [amount / self.fresh[r] if self.fresh[r] else 0.0 for r, amount in needs.amounts]
             for needs in self.needs
@@ -251,9 +263,12 @@ class _Counting:
         by_largest = sorted(order, key=lambda i: (-max(share[i], default=0.0), rank[i]))
         by_sum = sorted(order, key=lambda i: (-sum(share[i]), rank[i]))
         by_square = sorted(order, key=lambda i: (-sum(x * x for x in share[i]), rank[i]))
-        orders = [order, by_largest, by_sum, by_square]
-        if self.limit > 0:
-            # Where the limit binds, the number of pods counts: the ones that take the least last.
-            by_room = sorted(order, key=lambda i: (-self.per_node[i], rank[i]))
-            orders.append(by_room)
-        return [(o, fill) for o in orders for fill in (Runs.first_fit, Runs.round_robin)]
+        as_given = sorted(order, key=lambda i: (-share_of_both(self.items[i], self.template), i))
+        orders = [order, as_given, by_largest, by_sum, by_square]
+        # Where the limit binds, the number of pods counts: the ones that take the least first.
+        orders.append(sorted(order, key=lambda i: (-self.per_node[i], rank[i])))
+        if binds:
+            orders.append(by_largest[::-1])
+            orders.append(by_sum[::-1])
+        fills = (Runs.first_fit, Runs.round_robin, Runs.tightest, Runs.widest)
+        return [(o, fill) for o in orders for fill in fills]

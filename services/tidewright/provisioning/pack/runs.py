@@ -154,6 +154,16 @@ class Runs:
             index += 1
         return count - remaining
 
+    def tightest(self, needs: Needs, count: int) -> int:
+        """Fill those nodes first that take the fewest; the number placed."""
+        self.runs.sort(key=lambda run: needs.room(run.free, run.held, run.stock))
+        return self.first_fit(needs, count)
+
+    def widest(self, needs: Needs, count: int) -> int:
+        """Fill those nodes first that take the most; the number placed."""
+        self.runs.sort(key=lambda run: -needs.room(run.free, run.held, run.stock))
+        return self.first_fit(needs, count)
+
     def round_robin(self, needs: Needs, count: int) -> int:
         """One pod per node and round, beginning at the pointer; the number placed."""
         rooms = [needs.room(run.free, run.held, run.stock) for run in self.runs]

@@ -125,6 +125,24 @@ class Destinations:
                     self.put(self.grid.shapes[digest], row, -inner[row])
                     inner = self.grid.where.get(digest, {})
 
+    def clear(self, row: int) -> list[tuple[PodShape, int, int]]:
+        """Have nobody look at pods that stay on a node which is to go; what `restore` puts back: shapes with how many, and how many leave."""
+        found: list[tuple[PodShape, int, int]] = []
+        for digest in self._watched:
+            shape, there = self.grid.shapes[digest], self.grid.where.get(digest, {}).get(row, 0)
+            if there and not shape.claims:
+                leaving = self.grid.leaving.get(digest, {}).get(row, 0)
+                found.append((shape, there, leaving))
+                self.put(shape, row, leaving - there)
+                self.put(shape, row, -leaving, leaving=True)
+        return found
+
+    def restore(self, row: int, cleared: Iterable[tuple[PodShape, int, int]]) -> None:
+        """Undo `clear`."""
+        for shape, there, leaving in cleared:
+            self.put(shape, row, there - leaving)
+            self.put(shape, row, leaving, leaving=True)
+
     @cached_property
     def _watched(self) -> list[str]:
         """Digests of pods that somebody looks at."""

@@ -102,8 +102,9 @@ class Simulation:
         risky = self.allowance.exceeded_by(pods.movers) is not None
         self.allowance.charge(pods.movers)
         came = {pod.key for pod in self._came(name)}
-        for pod in pods.movers:
-            self.moved_in.setdefault(places[pod.key], []).append(pod)
+        by_key = dict(zip(pods.keys, pods.movers, strict=True))
+        for key, place in places.items():  # in the order in which they were placed: by priority
+            self.moved_in.setdefault(place, []).append(by_key[key])
         self.placed_at.update(places)
         self.moved_in.pop(name, None)
         self._settled.pop(name, None)
@@ -210,6 +211,7 @@ class Simulation:
         devices = destinations.grid.devices.fork() if any(pod.shape.claims for pod in movers) else None
         for pod in movers:
             destinations.lift(pod.shape, row, leaving=pod.deleting_at is not None)
+        stay = destinations.clear(row)
         done: list[tuple[Resident, int]] = []
         names: dict[PodKey, str] = {}
         for priority in sorted({pod.priority for pod in movers}, reverse=True):
@@ -232,6 +234,7 @@ class Simulation:
             return names
         for pod, target in done:
             destinations.put(pod.shape, target, -1, leaving=pod.deleting_at is not None)
+        destinations.restore(row, stay)
         for pod in movers:
             destinations.put(pod.shape, row, leaving=pod.deleting_at is not None)
         if devices is not None:
