@@ -347,11 +347,17 @@ class Paused(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Lately(msgspec.Struct):
-    """When nodes of a group were last ordered, last began to go, and last failed to; log times."""
+    """When nodes of a group were last ordered, last began to go, and last failed to; log times.
+
+    Attributes:
+        deleted, refused: when its cloud said last that it deletes instances as it was asked, and that it does not.
+    """
 
     add: float | None = None
     delete: float | None = None
     failure: float | None = None
+    deleted: float | None = None
+    refused: float | None = None
 
 
 class Scan(msgspec.Struct):

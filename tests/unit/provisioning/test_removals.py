@@ -18,8 +18,10 @@ from tidewright.events.decisions import EvictPod, RecordObjectEvent, SetTimer
 from tidewright.host.fold.explainer import Reference
 from tidewright.kube.taints import DELETION_CANDIDATE, DRAIN, TO_BE_DELETED
 from tidewright.provisioning.fold.common import SCAN
+from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.scaledown.removal.soft import soft_marks
 from tidewright.provisioning.scaledown.removal.steps import MOST_AT_ONCE, TOGETHER_S
+from tidewright.provisioning.scaledown.scanning import delayed
 from tidewright.provisioning.scaleup.orders import STATUS_MAP
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell import counts
@@ -929,3 +931,53 @@ def test_a_deletion_that_was_made_has_the_next_pass_come_as_soon_as_it_may(
     cluster.tell(o.Applied(at=cluster.now, decision=deletion.id))
     (scan,) = [d for d in cluster.said[before:] if isinstance(d, SetTimer) and d.key == SCAN]
     assert scan.due == cluster.now + wait_s
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason", "delete", "failure"),
+    [
+        (o.Applied, "", True, False),
+        (o.Failed, "Unavailable", False, True),
+        (o.Rejected, "Forbidden", False, True),
+        (o.Rejected, "NodeNotEmpty", False, False),  # the actuator saw a pod, and asked the cloud for nothing
+    ],
+)
+def test_a_groups_own_delays_count_from_what_its_cloud_has_answered(
+    answer: type[o.Applied | o.Failed | o.Rejected], reason: str, *, delete: bool, failure: bool
+) -> None:
+    config = {"node-delete-delay-after-taint": "0s", "scale-down-delay-type-local": True}
+    delays = {"scale-down-delay-after-delete": "10m", "scale-down-delay-after-failure": "20m"}
+    cluster = world(3, {**config, **delays})
+    asked: list[p.DeleteInstances] = []
+    cluster._delete = asked.append  # type: ignore[method-assign, assignment]  # the cloud takes its time
+    cluster.decided(cluster.removal("n0", drain=False))
+    (deletion,) = asked
+    cluster.advance(40.0)
+
+    def waits() -> set[str]:
+        return set(delayed(cluster.state, index_of(cluster.state).settings, cluster.now))
+
+    assert waits() == set(), "what was decided and not done yet keeps no other one"
+    cluster.tell(answer(at=cluster.now, decision=deletion.id, reason=reason))
+    assert waits() == ({"g"} if delete or failure else set())
+    cluster.now += 599.0
+    assert waits() == ({"g"} if delete or failure else set())
+    cluster.now += 2.0
+    assert waits() == ({"g"} if failure else set())
+
+
+def test_nodes_of_a_group_begin_to_go_while_its_own_delays_have_not_begun() -> None:
+    """All delays together count from the beginning of a removal; a group's own from the cloud's answer."""
+    began = {}
+    for local in (True, False):
+        cluster = world(
+            3,
+            {
+                "scale-down-delay-type-local": local, "scale-down-delay-after-delete": "10m",
+                "scale-down-unneeded-time": "1m", "node-delete-delay-after-taint": "5m", "max-scale-down-parallelism": 2,
+            },
+        )  # fmt: skip
+        cluster.decided(cluster.removal("n0", drain=False))
+        cluster.advance(240.0)
+        began[local] = sorted(cluster.state.removals)
+    assert began == {True: ["n0", "n1"], False: ["n0"]}

@@ -150,6 +150,8 @@ def deletion_answered(state: State, event: _Outcome, touched: Touched, *, applie
     """
     of_it = [(name, r) for name, r in state.removals.items() if r.deletion == event.decision]
     groups = {removal.group for _, removal in of_it}
+    for group in groups:
+        _call_answered(state, group, event, applied=applied)
     touched.removals += [
         name
         for name, r in state.removals.items()
@@ -171,6 +173,15 @@ def deletion_answered(state: State, event: _Outcome, touched: Touched, *, applie
             removal.again_at = state.now + NOT_YET_S
         else:
             removal.failed = _why(event)
+
+
+def _call_answered(state: State, group: NodeGroupId, event: _Outcome, *, applied: bool) -> None:
+    """A group's cloud was asked to delete nodes, and did or refused; not where the actuator's last look kept it from asking."""
+    lately = state.lately.setdefault(group, Lately())
+    if applied:
+        lately.deleted = event.at
+    elif isinstance(event, o.Rejected | o.Failed) and event.reason not in NOT_YET:
+        lately.refused = event.at
 
 
 def _not_yet(event: _Outcome) -> bool:

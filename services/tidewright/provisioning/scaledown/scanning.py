@@ -35,7 +35,7 @@ from tidewright.provisioning.scaledown.going.cooldown import Last, cool_at, cool
 from tidewright.provisioning.scaledown.going.timers import wait_s
 from tidewright.provisioning.scaledown.scene import GroupTraits, Refusal, Removable, Resident, SceneNode
 from tidewright.provisioning.settings import Settings
-from tidewright.provisioning.state import State, Unneeded
+from tidewright.provisioning.state import Lately, State, Unneeded
 
 MOST_TRIES = 1000
 """Nodes tried and pods placed in one part of a pass."""
@@ -602,10 +602,14 @@ def delayed(state: State, settings: Settings, now: float) -> frozenset[NodeGroup
     """With `scale-down-delay-type-local`, groups of which something came or went just now."""
     if not settings.delay_local:
         return frozenset()
-    last = {
-        name: Last(add=one.add, delete=one.delete, failure=one.failure) for name, one in state.lately.items()
-    }
+    last = {name: _last_of_group(one) for name, one in state.lately.items()}
     return frozenset(last) - frozenset(cool_groups(last, last, settings, now))
+
+
+def _last_of_group(one: Lately) -> Last:
+    """When nodes of one group came and went last: by the cloud's answers, and failed drains count as failures. Addendum 1."""
+    failures = [at for at in (one.failure, one.refused) if at is not None]
+    return Last(add=one.add, delete=one.deleted, failure=max(failures, default=None))
 
 
 def _due(
@@ -623,7 +627,7 @@ def _due(
     dues.append(plan.rest_until)
     if plan.unneeded:
         dues.append(cool_at(last_of(state), settings))
-        dues += [cool_at(Last(add=o.add, delete=o.delete, failure=o.failure), settings) for o in local]
+        dues += [cool_at(_last_of_group(one), settings) for one in local]
     if plan.limited or (plan.going and acts):  # what only would go is no other the next time
         dues.append(now + (settings.scan_interval_s if acts else LOOK_AGAIN_S))
     future = [due for due in dues if now < due < float("inf")]
