@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from secrets import token_urlsafe
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 import msgspec
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tidewright.log.signer import Signer
     from tidewright.log.trust import Trust
 
+BATCH_ID_BYTES = 9
+"""Of a batch's name, random: it is stored with each message, and is to be one of its own among the batches that a server knows."""
 TRIES = 5
 """Of an append that expects nothing, and has to, to be signed."""
 
@@ -165,7 +167,7 @@ class Appends:
         await self._torn.check()
 
     async def _batch(self, messages: Sequence[Message]) -> Committed:
-        batch, last = uuid4().hex, len(messages)
+        batch, last = token_urlsafe(BATCH_ID_BYTES), len(messages)
         in_doubt = False
         try:
             for n, (subject, body, headers) in enumerate(self._prepared(messages, batch), 1):

@@ -13,6 +13,7 @@ from typing import Any
 from tidewright.log import errors
 from tidewright.log.connection import Log
 from tidewright.log.install import provide
+from tidewright.log.stream_settings import COMPRESSION
 
 USER = "archive"
 """Of its account."""
@@ -57,6 +58,7 @@ def mirror(log: dict[str, Any]) -> dict[str, Any]:
     external = {"api": API_PREFIX, "deliver": DELIVER_PREFIX}
     return kept | {
         "storage": "file",
+        "compression": COMPRESSION,
         "retention": "limits",
         "discard": "old",
         "allow_direct": True,
