@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -37,6 +37,7 @@ from tidewright.events.base import Decision, Event
 from tidewright.events.decisions import CancelTimer, SetTimer
 from tidewright.host.fold.explainer import Reference
 from tidewright.host.fold.lister import Lister, Row, Words
+from tidewright.log.batched_get import TooMany
 from tidewright.log.reader import Record
 from tidewright.log.subjects import escape
 
@@ -118,25 +119,39 @@ async def listed(
     )
 
 
-async def filled(board: Board, up_to: int) -> list[Record]:
-    """Give a board the last words as of a sequence (0: the end), and return them."""
+async def filled(board: Board, up_to: int, meanwhile: Callable[[], None] = lambda: None) -> list[Record]:
+    """Give a board the last words as of a sequence (0: the end), and return them.
+
+    `meanwhile` is called whenever it has taken some, while others are still looked for: what is decided at other objects lies all
+    over the log, and is asked for as soon as they are known, or before.
+    """
+    usual = {kind: asyncio.create_task(board.source.last([at], up_to)) for kind, at in board.usual().items()}
     at_others: list[asyncio.Task[list[Record]]] = []
     asked = 0
 
     def heard(part: Sequence[Record]) -> None:
-        """Take what was found first, and ask already for what is decided about it at others: that lies all over the log."""
         nonlocal asked
         for record in part:
             board.take(record)
-        if further := board.elsewhere(asked):
-            asked += len(further)
+        places = board.elsewhere(asked)
+        asked += len(places)
+        if further := [board.decided_at(place) for place in places if place.kind not in usual]:
             at_others.append(asyncio.create_task(board.source.last(further, up_to)))
+        meanwhile()
 
     try:
         records = await board.source.last_of_all(board.patterns(), up_to, heard)
         others = [record for part in await asyncio.gather(*at_others) for record in part]
+        for kind, task in usual.items():
+            places = [place for place in board.elsewhere() if place.kind == kind]
+            try:
+                found = await task
+            except TooMany:
+                found = await board.source.last([board.decided_at(place) for place in places], up_to)
+            wanted = set(places)
+            others += [record for record in found if Reference(*subject_object(record.subject)[1:]) in wanted]
     finally:
-        for task in at_others:
+        for task in (*usual.values(), *at_others):
             task.cancel()
     for record in others:
         board.take(record)
@@ -209,12 +224,38 @@ class Board:
             ]
         return patterns
 
-    def elsewhere(self, behind: int = 0) -> list[str]:
-        """Subjects of decisions that are about objects of the list, and are taken at others; behind so many of them."""
-        if self.service is None:
-            return []
-        places = islice(self.about, behind, None)
-        return [decided_about(self.source, self.service.name, place) for place in places]
+    def elsewhere(self, behind: int = 0) -> list[Reference]:
+        """Other objects at which is decided about objects of the list; behind so many of them."""
+        return [] if self.service is None else list(islice(self.about, behind, None))
+
+    def decided_at(self, place: Reference) -> str:
+        """The subject of what is decided there."""
+        return decided_about(self.source, self.service.name if self.service is not None else "*", place)
+
+    def usual(self) -> dict[str, str]:
+        """Kinds at which most of that is decided where all of the list is asked for, and what finds all of it."""
+        if self.service is None or self.lister is None or self.namespace or self.name:
+            return {}
+        root = self.source.subjects.root
+        return {
+            kind: f"{root}.decision.*.{self.service.name}.{kind}.*.*" for kind in sorted(self.lister.usual)
+        }
+
+    def spoken_of(self, records: Iterable[Record]) -> set[Reference]:
+        """The objects on whose rows bears what was decided."""
+        found: set[Reference] = set()
+        for record in records:
+            cls, *place = subject_object(record.subject)
+            asked = Reference(*place)
+            if cls == "fact":
+                continue
+            if asked in self.about:
+                found |= self.about[asked]
+            elif asked.kind == self.kind:
+                found.add(asked)
+            else:
+                return set(self.references())
+        return found
 
     def concerns(self, record: Record) -> bool:
         """Whether a new record may change a row."""

@@ -156,9 +156,15 @@ class Lists:
 
     async def _made(self, kind: str, moment: Moment) -> Rows:
         rows = Rows(Board(self._source, kind), moment.at)
-        for record in await filled(rows.board, self._position):
+        board = rows.board
+
+        def meanwhile() -> None:
+            rows.again(board.facts.keys() - rows.rows.keys(), moment.at)
+
+        words = await filled(board, self._position, meanwhile)
+        for record in words:
             rows.spoken[record.subject] = record.seq
-        rows.again(set(rows.board.references()), moment.at)
+        rows.again(board.spoken_of(words) | (set(board.references()) - rows.rows.keys()), moment.at)
         return rows
 
     async def _take_in(self, moment: Moment) -> None:

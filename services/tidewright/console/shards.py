@@ -84,19 +84,20 @@ async def page(source: Source, kept: Kept, lists: Lists, looking: Looking) -> di
     """What the template is given."""
     rows = (await lists.of("shardset", looking.moment)).items()
     named = [Reference(row.kind, row.namespace, row.name) for row in rows]
-    sets = []
+    sets, sequence = [], looking.moment.seq
     for namespace in dict.fromkeys(one.namespace for one in named[:SETS]):
-        state, _ = await kept.of(
+        state, made_of = await kept.of(
             f"shards/{namespace}",
             looking.moment,
             lambda space=namespace: _state(source, looking, space),  # type: ignore[misc]
         )
+        sequence = min(sequence, made_of)
         for one in named:
             held = state.sets.get(f"{one.namespace}/{one.name}") if one.namespace == namespace else None
             if held is not None:
                 sets.append(shown(one, held.document))
     owners = owners_of((await standing(source, looking.moment)).positions)
-    return {"sets": sets, "sets_in_all": len(named), "owners": owners}
+    return {"sets": sets, "sets_in_all": len(named), "owners": owners, "sequence": sequence}
 
 
 async def _state(source: Source, looking: Looking, namespace: str) -> State:

@@ -5,130 +5,41 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import threading
-from collections.abc import Coroutine, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
-from shutil import which
 from typing import Any
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import quote
 
 import pytest
 
-from tests.nats_server import EmbeddedServer
+from tests.e2e.console.browsing import (
+    IN_A_BROWSER,
+    WITHIN_MS,
+    Served,
+    Tab,
+    Written,
+    beyond_their_cards,
+    entered_in,
+    tab_on,
+)
 from tests.recorded.ended import FORECASTS
 from tests.unit.console.booked import booked_log
-from tests.unit.console.conftest import LOG, ONCE, serve
+from tests.unit.console.conftest import LOG
 from tests.unit.console.hostile import NAME, SPACE, hostile_log
 from tests.unit.console.test_live import group
 from tidewright.asking.exported import ExportedLog
 from tidewright.asking.listing import listed
 from tidewright.asking.point_in_time import moment_of
-from tidewright.asking.source import RunningLog, Source
-from tidewright.console.access import Access, named
-from tidewright.console.server import Console
-from tidewright.log.connection import Log
 from tidewright.log.export import ExportFile
-from tidewright.log.install import Plan, install_log
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 
-CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := which(name))), None
-)
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-    pytest.mark.timeout(180),
-]
-WITHIN_MS = 60_000
-"""Surely too long for anything that a page does."""
+pytestmark = IN_A_BROWSER
 PAGES = (
     "/?at=2026-02-02T05:50:00Z", "/objects/watermarkpodautoscaler?at=seq:3000", "/object/wpa/team-0/app-0?window=6h",
     "/events?window=7d&text=set+replicas", "/capacity?at=seq:3000", "/shards?at=seq:3000", "/trust",
     "/what-if?namespace=team-0&name=app-0&window=6h&high0=20",
 )  # fmt: skip
-
-
-class Served:
-    """A console in a thread of its own, since a browser is waited for."""
-
-    def __init__(self, source: Source | None) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-        self.console: Console = self.run(self._begun(source))
-        self.source = self.console.source
-
-    async def _begun(self, source: Source | None) -> Console:
-        assert source is not None
-        return await serve(source)
-
-    async def _ended(self) -> None:
-        await self.console.stop()
-
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
-
-    def close(self) -> None:
-        self.run(self._ended())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(60)
-
-    @property
-    def root(self) -> str:
-        port: int = self.console.port
-        return f"http://127.0.0.1:{port}"
-
-
-class Written(Served):
-    """A console of a log that is written meanwhile, on a server of its own."""
-
-    log: Log
-
-    def __init__(self, folder: Path) -> None:
-        self._server = EmbeddedServer(folder)
-        super().__init__(None)
-
-    async def _begun(self, source: Source | None) -> Console:
-        self.log = await Log.connect(await self._server.start(), "test", timeout_s=30.0)
-        await install_log(self.log, Plan(slots=8, deciders=("counting",)))
-        await self.log.commit([group(self.log, "small", 2, 0.0)])
-        self.log.directly = True
-        console = Console(RunningLog(self.log), Access(frozenset(), once=ONCE))
-        await console.start("127.0.0.1", 0)
-        console.access.hosts = named("127.0.0.1", console.port, ())
-        return console
-
-    async def _ended(self) -> None:
-        await super()._ended()
-        await self.log.close()
-        await self._server.stop()
-
-
-@dataclass
-class Tab:
-    """A page of the browser, and what it complained of."""
-
-    page: Any
-    root: str
-    complaints: list[str] = field(default_factory=list)
-
-    def open(self, path: str) -> Any:
-        self.page.goto(self.root + path)
-        return self.page
-
-    @property
-    def at(self) -> str:
-        query: str = urlsplit(str(self.page.url)).query
-        return parse_qs(query).get("at", [""])[0]
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -141,36 +52,13 @@ def recorded() -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def entered(chromium: Any, recorded: Served) -> Any:
     """The cookies of whoever was let in."""
-    return _entered(chromium, recorded)
-
-
-def _entered(chromium: Any, served: Served) -> Any:
-    context = chromium.new_context()
-    page = context.new_page()
-    page.goto(f"{served.root}/?token={ONCE}")
-    assert "token" not in page.url
-    state = context.storage_state()
-    context.close()
-    return state
+    return entered_in(chromium, recorded)
 
 
 @pytest.fixture
 def tab(chromium: Any, recorded: Served, entered: Any) -> Iterator[Tab]:
     """A page that is let in; what its console complains of fails the test."""
-    yield from _tab(chromium, recorded.root, entered)
-
-
-def _tab(chromium: Any, root: str, state: Any, **more: Any) -> Iterator[Tab]:
-    context = chromium.new_context(
-        storage_state=state, **{"viewport": {"width": 1280, "height": 900}, **more}
-    )
-    context.set_default_timeout(WITHIN_MS)
-    tab = Tab(context.new_page(), root)
-    tab.page.on("console", lambda said: tab.complaints.append(said.text) if said.type == "error" else None)
-    tab.page.on("pageerror", lambda error: tab.complaints.append(str(error)))
-    yield tab
-    context.close()
-    assert not tab.complaints
+    yield from tab_on(chromium, recorded.root, entered)
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
@@ -182,7 +70,7 @@ def test_every_page_is_readable_by_everybody(
     axe = Path(AXE_FILE_PATH).read_text("utf-8")
     found: dict[str, list[str]] = {}
     view = {"viewport": {"width": width, "height": 844}, "color_scheme": scheme}
-    for tab in _tab(chromium, recorded.root, entered, **view):
+    for tab in tab_on(chromium, recorded.root, entered, **view):
         for path in PAGES:
             page = tab.open(path)
             beyond = page.evaluate(
@@ -197,13 +85,6 @@ def test_every_page_is_readable_by_everybody(
             serious = [v for v in violations if v["impact"] in ("serious", "critical")]
             found[path] = [f"{v['id']}: {[n['target'] for n in v['nodes'][:3]]}" for v in serious]
     assert not {path: those for path, those in found.items() if those}
-
-
-def beyond_their_cards(page: Any) -> list[str]:
-    """Cards whose content stands out of them."""
-    out = "[...document.querySelectorAll('.card')].filter(card => card.scrollWidth > card.clientWidth + 1)"
-    found: list[str] = page.evaluate(f"{out}.map(card => card.innerText.slice(0, 60))")
-    return found
 
 
 def test_a_step_back_shows_the_moment_and_keeps_it_in_links(tab: Tab, recorded: Served) -> None:
@@ -246,7 +127,7 @@ def test_what_is_written_comes_to_a_page_that_looks_at_now_and_to_no_other(
 ) -> None:
     served = Written(tmp_path)
     try:
-        for tab in _tab(chromium, served.root, _entered(chromium, served)):
+        for tab in tab_on(chromium, served.root, entered_in(chromium, served)):
             page = tab.open("/objects/nodegroup")
             page.evaluate("window.same = true")
             sync_api.expect(page.locator(".list")).not_to_contain_text("large")
@@ -257,6 +138,22 @@ def test_what_is_written_comes_to_a_page_that_looks_at_now_and_to_no_other(
             tab.open("/objects/nodegroup?at=seq:1")
             assert "large" not in page.locator(".list").inner_text()
             assert page.locator(".state").inner_text() == "as it was"
+    finally:
+        served.close()
+
+
+def test_what_comes_while_an_answer_of_a_moment_ago_is_given_is_shown_all_the_same(
+    chromium: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = Written(tmp_path)
+    try:
+        for tab in tab_on(chromium, served.root, entered_in(chromium, served)):
+            monkeypatch.setattr("tidewright.console.asked.FRESH_S", 3.0)
+            page = tab.open("/objects/nodegroup")
+            page.evaluate("window.same = true")
+            served.run(served.log.commit([group(served.log, "large", 7, 5.0)]))
+            sync_api.expect(page.locator(".list")).to_contain_text("large", timeout=WITHIN_MS)
+            assert page.evaluate("window.same")
     finally:
         served.close()
 
@@ -320,7 +217,7 @@ def test_why_did_this_scale_at_a_time_of_day(tab: Tab) -> None:
 def test_who_holds_the_room_that_a_request_waits_for(chromium: Any, tmp_path: Path) -> None:
     served = Served(ExportedLog(ExportFile(booked_log(tmp_path))))
     try:
-        for tab in _tab(chromium, served.root, _entered(chromium, served)):
+        for tab in tab_on(chromium, served.root, entered_in(chromium, served)):
             page = tab.open("/")
             page.locator(".provisioningrequest tbody a", has_text="report").click()
             page.wait_for_url(re.compile("/ns/report"))
@@ -349,7 +246,7 @@ def test_what_would_another_mark_have_done_last_week(
 
     served = Served(ExportedLog(ExportFile(FORECASTS)))
     try:
-        for tab in _tab(chromium, served.root, _entered(chromium, served)):
+        for tab in tab_on(chromium, served.root, entered_in(chromium, served)):
             page = tab.open("/")
             page.get_by_role("link", name="What if").click()
             page.locator(".choices a", has_text="web").click()
@@ -391,7 +288,7 @@ def test_nothing_that_others_wrote_runs(chromium: Any, tmp_path: Path) -> None:
     served = Served(ExportedLog(ExportFile(hostile_log(tmp_path))))
     try:
         who = f"{SPACE}/{quote(NAME, safe='')}"
-        for tab in _tab(chromium, served.root, _entered(chromium, served)):
+        for tab in tab_on(chromium, served.root, entered_in(chromium, served)):
             tab.page.on("dialog", lambda dialog, heard=tab.complaints: heard.append(dialog.message))
             for path in ("/", "/events", "/objects/nodegroup", f"/object/wpa/{who}", "/what-if", "/capacity"):
                 page = tab.open(path)

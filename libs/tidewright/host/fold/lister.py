@@ -83,6 +83,11 @@ class Lister(Protocol):
         """Kinds of objects whose decisions of this service speak of many of its objects at once."""
         ...
 
+    @property
+    def usual(self) -> frozenset[str]:
+        """Kinds of most of the objects that are `elsewhere`: what is decided at these may be asked for before they are known."""
+        ...
+
     def elsewhere(self, fact: Event) -> Sequence[Reference]:
         """Other objects whose last decisions of this service are about the one that a fact is about."""
         ...

@@ -39,6 +39,7 @@ class AutoscalerLister:
     """What the autoscaler knows to say of its objects in a list."""
 
     context: frozenset[str] = frozenset()
+    usual: frozenset[str] = frozenset({"deployment"})
 
     def elsewhere(self, fact: Event) -> Sequence[Reference]:
         """The target: there its scales are decided."""

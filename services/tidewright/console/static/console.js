@@ -3,6 +3,7 @@
 
 (() => {
   const EVERY_MS = 1000; // between two looks at what came
+  const LONGEST_MS = 10000; // the same, where what came is not shown yet
   const STEPS = 200; // that the arrow keys have from one end to the other
   let asked = 0;
 
@@ -133,6 +134,23 @@
   let shownAt = 0;
   let due = null;
 
+  // Whether what is shown speaks of less than what has come: an answer, or a part of it, may be of a moment ago, or have been lost.
+  function behind() {
+    const part = document.querySelector("#main [data-sequence]")?.dataset.sequence;
+    const shown = part ?? document.querySelector(".seq")?.textContent.split(" ").pop();
+    return document.body.dataset.live === "yes" && Number(shown) < Number(seen);
+  }
+
+  // Show what has come, now or as soon as the last look is long enough ago, and again until it is there.
+  function look(pause) {
+    due = setTimeout(async () => {
+      shownAt = Date.now();
+      if (document.body.dataset.live === "yes" && !held) await show(new URL(location.href), true);
+      due = null;
+      if (stream && behind()) look(Math.min(2 * pause, LONGEST_MS));
+    }, Math.max(0, shownAt + pause - Date.now()));
+  }
+
   function follow() {
     const live = document.body.dataset.live === "yes" && !document.hidden;
     if (!live && stream) {
@@ -145,12 +163,7 @@
       const known = seen;
       seen = message.data;
       if (known === null && document.querySelector(".seq")?.textContent === `seq ${seen}`) return;
-      if (known === seen || due) return;
-      due = setTimeout(() => {
-        due = null;
-        shownAt = Date.now();
-        if (document.body.dataset.live === "yes" && !held) show(new URL(location.href), true);
-      }, Math.max(0, shownAt + EVERY_MS - Date.now()));
+      if (known !== seen && !due) look(EVERY_MS);
     };
   }
 

@@ -33,6 +33,7 @@ class ProvisioningLister:
     """What provisioning knows to say of its objects in a list."""
 
     context: frozenset[str] = frozenset({"configmap"})
+    usual: frozenset[str] = frozenset()
     """The status that it writes of all groups."""
 
     def elsewhere(self, fact: Event) -> Sequence[Reference]:

@@ -29,6 +29,7 @@ class ShardManagerLister:
     """What the shard manager knows to say of its objects in a list."""
 
     context: frozenset[str] = frozenset()
+    usual: frozenset[str] = frozenset()
 
     def elsewhere(self, fact: Event) -> Sequence[Reference]:
         """Nothing: a row speaks of the set, not of its pods."""

@@ -15,6 +15,7 @@ class SpreadLister:
     """What spread knows to say of its objects in a list."""
 
     context: frozenset[str] = frozenset()
+    usual: frozenset[str] = frozenset()
 
     def elsewhere(self, fact: Event) -> Sequence[Reference]:
         """Nothing: a row speaks of subsets, not of single pods."""
