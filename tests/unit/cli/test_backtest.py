@@ -360,6 +360,12 @@ def test_a_policy_with_forecasts_stands_beside_itself_without(
     assert without["samples"] == with_forecast["samples"] == 5 * 96
     assert result["policies"][1]["name"] == "wpa.yaml, lead=30m"
     assert with_forecast["aboveHighSeconds"] < without["aboveHighSeconds"]
+    assert result["policies"][0]["forecast"] == []
+    why, stands = result["policies"][1]["forecast"]
+    assert why.endswith("it is followed.")
+    assert stands == "The forecast takes part."
+    assert run(*arguments, "--forecast", "lead=30m", "--history", "7d") == 0
+    assert f"wpa.yaml, lead=30m: {why}" in capsys.readouterr().out
 
 
 def test_forecasts_are_swept_over_lead_and_confidence(

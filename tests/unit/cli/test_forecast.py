@@ -95,7 +95,8 @@ def test_what_is_learnt_of_a_log_is_configuration_that_the_autoscaler_reads(
     assert ahead is not None
     assert abs(ahead.load - 40_000) < 4_000  # at midnight
     assert "demo/shop: 10.0 days of load" in printed.err
-    assert "demo/shop" in printed.err
+    assert "demo/shop: Counted over " in printed.err
+    assert "it is followed." in printed.err
     assert "left out: " in printed.err
     assert "no samples of external/bare/app=shop" in printed.err
 
@@ -160,14 +161,16 @@ def test_objects_for_which_a_forecast_would_have_paid_are_named_with_how_much(
     shop = found["shop"]
     assert shop["pays"]
     assert shop["forecast"] == "lead=30m"
+    assert 0 < shop["confidence"] < 1
+    assert found["bare"]["confidence"] == 0
     assert shop["with"]["aboveHighSeconds"] < 0.75 * shop["without"]["aboveHighSeconds"]
     assert shop["with"]["replicaHours"] <= 1.05 * shop["without"]["replicaHours"]
     assert found["flat"]["whyNot"] == "its load was never above the high watermark"
     assert "no samples of" in found["bare"]["whyNot"]
     assert main.run(words) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split()[:3] == ["NAMESPACE", "NAME", "FORECAST"]
-    assert lines[1].split()[:3] == ["demo", "shop", "lead=30m"]
+    assert lines[0].split()[:4] == ["NAMESPACE", "NAME", "FORECAST", "CONFIDENCE"]
+    assert lines[1].split()[:4] == ["demo", "shop", "lead=30m", f"{shop['confidence']:g}"]
     assert main.run([*words, "-o", "name"]) == 0
     assert capsys.readouterr().out == "watermarkpodautoscaler/shop\n"
 

@@ -37,7 +37,7 @@ def stood(forecast: Forecast, rules: Rules) -> Iterator[str]:
     for metric in rules.metrics[:MOST_METRICS]:
         known = forecast.seasons.get(digest(metric.query))
         if known is not None:
-            yield from priced(known, metric)
+            yield from priced(known, metric.display)
     said = forecasts.STANDINGS[forecasts.standing(forecast)]
     yield f"{said[:1].upper()}{said[1:]}."
 
@@ -57,15 +57,15 @@ def _metric(forecast: Forecast, metric: Metric, now: float) -> Iterator[str]:
             f"to reach {number(expected.load)}, with the upper bound at {number(expected.bound)}{old}: "
             f"{forecasts.STANDINGS[expected.mute]}."
         )
-    yield from priced(known, metric)
+    yield from priced(known, metric.display)
     yield from _came(known, confidence)
 
 
-def priced(known: Season, metric: Metric) -> Iterator[str]:
-    """Which confidence is followed, and why, where none was asked for."""
+def priced(known: Season, display: str) -> Iterator[str]:
+    """Which confidence is followed of what is called so, and why, where none was asked for."""
     of = known.price
     if of is not None and of.followed >= 0 and of.runs:
-        yield sentence(Because(rule=forecasts.BY_ITS_PRICE, values=forecasts.figures(metric.display, of)))
+        yield sentence(Because(rule=forecasts.BY_ITS_PRICE, values=forecasts.figures(display, of)))
 
 
 def _came(known: Season, confidence: float) -> Iterator[str]:

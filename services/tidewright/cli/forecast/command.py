@@ -187,9 +187,10 @@ def _learnt(series: Series, rules: Rules, asks: Asked) -> Model:
 
 
 def _told(key: str, model: Model) -> list[str]:
-    """What was learnt, a line per metric."""
+    """What was learnt, a line per metric, and one of the confidence that is worth its price where none is named."""
     from tidewright.autoscaler.forecast import season
     from tidewright.autoscaler.passes.forecasts import STANDINGS
+    from tidewright.autoscaler.tell.foretelling import priced
 
     lines = []
     for known in model.seasons.values():
@@ -203,6 +204,7 @@ def _told(key: str, model: Model) -> list[str]:
         lines.append(
             f"{key}: {season.days(known):.1f} days of load{held}: {STANDINGS[season.mute(known, confidence)]}."
         )
+        lines += [f"{key}: {sentence}" for sentence in priced(known, "the load")]
     return lines
 
 
