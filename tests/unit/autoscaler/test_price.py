@@ -231,6 +231,9 @@ def test_what_has_become_too_dear_is_followed_no_longer() -> None:
     for _ in range(3):
         price.add(found, 3600, 9_000, [90_000] * len(CONFIDENCES))
     assert price.is_dear(found)
+    found.runs[1].replica_s = 0  # a lesser one would be worth its price
+    assert price.worth(found) > 0
+    assert price.to_follow(found) == 0
 
 
 def test_other_bounds_are_gone_by_from_then_on_and_nothing_is_forgotten() -> None:

@@ -183,6 +183,11 @@ def is_known(price: Price) -> bool:
     return price.seconds >= LEAST_S
 
 
+def to_follow(price: Price) -> float:
+    """What to follow from now on: none for a day where what was followed has become too dear, for a load that is no longer as it was."""
+    return 0.0 if is_dear(price) else worth(price)
+
+
 def worth(price: Price) -> float:
     """The confidence that saves most of the time above the high watermark, of those that are worth their price; 0 for none.
 

@@ -183,7 +183,7 @@ def _priced(
         elif of.band != band:
             of = msgspec.structs.replace(of, band=band)
         elif price.is_known(of):
-            of = msgspec.structs.replace(of, followed=price.worth(of))
+            of = msgspec.structs.replace(of, followed=price.to_follow(of))
         found[key] = msgspec.structs.replace(known, price=of)
     return found
 
