@@ -61,6 +61,24 @@ def test_compose_runs_nothing_else_and_gives_nats_every_password() -> None:
         accepted(COMPOSE[name]["command"])
 
 
+def test_compose_builds_each_image_once_before_who_runs_it() -> None:
+    assert {name: found["build"].get("target") for name, found in COMPOSE.items() if "build" in found} == {
+        "cluster": "embedded", "definitions": None,
+    }  # fmt: skip
+    for name in [*EVERY, "install", "console", "archiver"]:
+        assert "definitions" in COMPOSE[name]["depends_on"], name
+
+
+def test_in_compose_nodes_are_ordered_of_the_cloud_that_the_cluster_has() -> None:
+    cluster = COMPOSE["cluster"]["command"]
+    inside = Path(cluster[cluster.index("--cloud") + 1])
+    assert inside.is_relative_to("/opt/tidewright")
+    assert (ROOT / inside.relative_to("/opt/tidewright")).is_file()
+    for name in ("watcher", "actuator"):
+        (cloud,) = [part for part in COMPOSE[name]["command"] if part.startswith("simulated=")]
+        assert cloud.endswith(f"http://cluster:{cluster[cluster.index('--side-port') + 1]}")
+
+
 def test_the_manifests_run_every_service_with_an_account_of_its_own() -> None:
     deployments = of("Deployment", "services.yaml")
     assert set(deployments) == set(EVERY)
