@@ -37,7 +37,7 @@ from tidewright.cli.console import Printer
 from tidewright.cli.stack import HOST
 from tidewright.cli.supervisor import Backoff, Program, Supervisor
 from tidewright.events import registry
-from tidewright.events.base import Fact
+from tidewright.events.base import Decision, Fact
 from tidewright.events.config import ClockSet, ConfigSet
 from tidewright.events.decisions import CancelTimer, SetTimer
 from tidewright.events.facts import ObjectFact
@@ -140,8 +140,9 @@ class Played:
             same moment fire in any order, and what one of them leads to may be read by the other: of what
             is decided in one moment each type is in its order. What comes in one moment wakes a decider once or
             several times: of what it then says of one timer the last counts, which takes the place of the others.
-            Two timers of one service, too: what the first leads to is answered with the second, or at the
-            end of the short wait that it asks for. A moment is as long as such a wait.
+            Two timers of one service, too, and a timer and a fact: what the first leads to is answered with the second, or at the
+            end of the short wait (10 ms) that it asks for, which may ask for another. A moment is as long as some of
+            these, for every time that a decision has.
     """
 
     decisions: dict[str, list[dict[str, Any]]]
@@ -217,27 +218,49 @@ async def _follow(script: Script, source: RunningLog, killing: Killing) -> Follo
     return followed
 
 
-MOMENT = 1
-"""Decimals of a moment, log seconds: the deciders' short waits are of 10 ms."""
+MOMENT = 0
+"""Decimals of a moment, log seconds: of the deciders' short waits of 10 ms one may lead to the next, and what is due by rules is due at
+whole seconds."""
+ERA_S = 1e9
+"""Numbers from here on are times."""
 
 _NUMBERED = re.compile(rb'"([a-z-]+\.(?:all|\d+))\.\d+\.\d+"')
 """Ids of decisions that others refer to: kills and repeats take up sequences."""
+_PLANNED = re.compile(rb'"([0-9a-f]{13})-(\d+)"')
+"""Names of plans: the time in microseconds, and a number."""
 
 
 def _canonical(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for id_, decision in ledger.decisions.items():
         service, slot, _, _ = id_.rsplit(".", 3)
-        body: dict[str, Any] = msgspec.json.decode(_NUMBERED.sub(rb'"\1"', registry.encode(decision)))
+        body = canonical(decision)
         target = getattr(decision, "target", None)
         name = f"{target.kind}/{target.namespace}/{target.name}" if target else getattr(decision, "key", "")
-        for place in ("id", "prev"):
-            body.pop(place, None)
-        for time_ in ("at", "due"):
-            if time_ in body:
-                body[time_] = round(body[time_], MOMENT)
         found[f"{service} slot {slot} {name}"].append(body)
     return {about: sorted(_standing(bodies), key=lambda body: (body["at"], body["type"])) for about, bodies in found.items()}  # fmt: skip
+
+
+def canonical(decision: Decision) -> dict[str, Any]:
+    """What a decision says, without what names a place on the log, and with moments for times."""
+    text = _NUMBERED.sub(rb'"\1"', registry.encode(decision))
+    text = _PLANNED.sub(lambda plan: b'"%d-%s"' % (_moment(int(plan[1], 16) / 1e6), plan[2]), text)
+    body: dict[str, Any] = _in_moments(msgspec.json.decode(text))
+    for place in ("id", "prev"):
+        body.pop(place, None)
+    return body
+
+
+def _in_moments(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _in_moments(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_in_moments(item) for item in value]
+    return _moment(value) if isinstance(value, float) and value >= ERA_S else value
+
+
+def _moment(at: float) -> float:
+    return round(at, MOMENT)
 
 
 def _standing(bodies: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
