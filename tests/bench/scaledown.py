@@ -10,7 +10,7 @@ import gc
 import random
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from math import inf
 
@@ -114,8 +114,8 @@ class Scanned(Played):
 
     ordered = False
 
-    def a_pass(self) -> list[float]:
-        """Milliseconds of each part of the next pass."""
+    def a_pass(self, between: Callable[[int], Event] | None = None) -> list[float]:
+        """Milliseconds of each part of the next pass; `between` says what comes after each of them."""
         parts: list[float] = []
         begun = None
         while True:
@@ -127,6 +127,8 @@ class Scanned(Played):
             start = time.process_time()
             self.tell(TimerFired(at=due, key=SCAN))
             parts.append((time.process_time() - start) * 1000)
+            if between is not None:
+                self.tell(between(len(parts)))
 
 
 def told(nodes: int, pods: int, config: JsonObject) -> Scanned:
@@ -178,7 +180,27 @@ def passes(size: Size) -> list[Figure]:
                    baseline="one evaluation of the same cluster", baseline_value=evaluation_ms)
             for what, value, target in values
         ]  # fmt: skip
+    figures += _disturbed(nodes, pods, evaluation_ms)
     return figures
+
+
+def _disturbed(nodes: int, pods: int, evaluation_ms: float) -> list[Figure]:
+    """A full pass of which no part may go on from the one before: a pod has come in between each time."""
+    cluster = finding(nodes, pods, 500)
+    shape = next(iter(cluster.fold.state.shapes))
+    gc.collect()
+    gc.freeze()
+
+    def comes(part: int) -> Event:
+        return msgspec.structs.replace(pod(pods + part, shape, f"n{nodes - part:05}", 0), at=cluster.now)
+
+    parts = cluster.a_pass(comes)
+    named = (("full pass from cold", sum(parts), 1000.0), ("longest step", max(parts), 50.0))
+    return [
+        figure(f"scale-down/1,000 nodes found, a pod comes between parts: {what}", value, "ms", "lower", target,
+               baseline="one evaluation of the same cluster", baseline_value=evaluation_ms)
+        for what, value, target in named
+    ]  # fmt: skip
 
 
 def _changed(cluster: Scanned, nodes: int) -> list[float]:
