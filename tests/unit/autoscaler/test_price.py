@@ -264,3 +264,15 @@ def test_a_clock_that_jumps_and_samples_that_fail_count_nothing() -> None:
     after = known_of(world).price
     assert after is not None
     assert after.seconds == counted_s * 7 // 8  # a day is over
+
+
+def test_it_stands_beside_the_question_whether_there_is_a_rhythm_and_not_in_its_place() -> None:
+    """Head-room saves something on noise, too: whatever it would be worth, the forecast stays muted."""
+    chance = random.Random(5)
+    known = season.Season(price=Price(msgspec.structs.replace(BAND, low=9_000, low_adjusted=8_550)))
+    for n in range(8 * 288):
+        season.add(known, n * 300.0, int(100_000 * chance.gauss(1.0, 0.1)), lead_s=600, confidence=0.35)
+    assert known.price is not None
+    known.price.followed = price.worth(known.price)
+    assert known.price.followed > 0
+    assert season.mute(known, known.price.followed) == season.NO_RHYTHM
