@@ -26,7 +26,9 @@ kept_folds       states that were folded lately, for the next question near them
 seeding          such states left on the way of a verification
 remembered       records and answers that were had before, kept for whoever asks again
 lookups          what belongs to an object or a decision: decisions, causes, outcomes
+following        steps that follow a decision
 aftermath        what a decision to scale led to, down to the pods
+departures       what became of a node's removal, up to where its pods went
 suggestions      an object that nobody knows: what may have been meant
 load             a load as it was recorded, for backtests and forecasts
 progress         a bar for what takes longer

@@ -1,5 +1,7 @@
 """What a decision to scale led to, step by step: the plan that expected pods by it, the orders, their nodes, and the pods on those.
 
+Of a decision to remove a node `departures` tells.
+
 It goes the other way than `lookups.causes`. Each step is a record of the log and has its time; of many nodes and pods the
 first and the last are shown. How far is looked is bounded, and so is the answer.
 """
@@ -7,31 +9,29 @@ first and the last are shown. How far is looked is bounded, and so is the answer
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 
-import msgspec
-
-from tidewright.asking import lookups
+from tidewright.asking import departures, lookups
 from tidewright.asking.errors import BadInput
+from tidewright.asking.following import PLANS_LOOKED_AT, PROVISIONING, Step, behind, ends
 from tidewright.asking.lookups import Found, decoded
-from tidewright.asking.source import SOON, Source
+from tidewright.asking.source import Source
 from tidewright.events.base import Decision, Event
 from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.facts import NodeObserved, PodObserved
-from tidewright.events.provisioning import ExpectedPods, IncreaseNodeGroup, NodeGroupObserved, PlanScaleUp
+from tidewright.events.provisioning import (
+    ExpectedPods,
+    IncreaseNodeGroup,
+    NodeGroupObserved,
+    PlanScaleUp,
+    RemoveNode,
+)
 from tidewright.host.fold.explainer import Reference
 from tidewright.kube.keys import ObjectKey, parts
-from tidewright.log.reader import WINDOW
 from tidewright.log.subjects import ALL, escape, slot_of
 
-PROVISIONING = "provisioning"
 RECORDS = Reference("none", "", "")
 """Where plans lie: they name no target."""
-PLANS_LOOKED_AT = 300
-FACTS_LOOKED_AT = 5_000
-"""So many records about plans, and about nodes or pods of a namespace, are looked at behind a decision."""
-
 
 ASKED_OF = frozenset(
     (
@@ -42,31 +42,23 @@ ASKED_OF = frozenset(
         "job",
         "cloneset",
         "replicationcontroller",
+        "node",
     )
 )
-"""Kinds of objects of which it is told: who scales, and who makes pods."""
+"""Kinds of objects of which it is told: who scales, who makes pods, and nodes, which are removed."""
 SCALERS = frozenset(("watermarkpodautoscaler",))
 """Those that scale: what is decided about them themselves leads to no pod."""
 
 
-class Step(msgspec.Struct, frozen=True):
-    """One step of it.
-
-    Attributes:
-        what: what it is, in words.
-    """
-
-    what: str
-    found: Found
-
-
 def leads_on(entry: Found) -> bool:
-    """Whether nodes may have been ordered for pods that were about to come by this decision, or were."""
+    """Whether nodes may have been ordered for pods that were about to come by this decision, or were; or a node goes by it."""
     match entry.event:
         case ScaleWorkload(shadow=False, replicas=replicas, from_replicas=before):
             return replicas > before
         case PlanScaleUp(shadow=False, expected=expected):
             return bool(expected)
+        case RemoveNode(shadow=False):
+            return True
     return False
 
 
@@ -82,6 +74,8 @@ async def chain(source: Source, asked: Reference, candidates: Sequence[Found], u
                         *await _before(source, one),
                         *await _of_plan(source, plan, _shares(plan, scaled.id, asked), up_to),
                     ]
+            case RemoveNode():
+                return await departures.chain(source, one, up_to)
             case PlanScaleUp():
                 shares = _shares(one, "", asked)
                 scale = await _scale_of(source, shares)
@@ -127,7 +121,7 @@ async def _plan_by(source: Source, scaled: Found, decision: str, up_to: int) -> 
     pattern = lookups.decided_about(source, PROVISIONING, RECORDS)
     found = [
         entry
-        async for entry in _behind(
+        async for entry in behind(
             source, pattern, scaled.seq, up_to, names_it, most=PLANS_LOOKED_AT, enough=1
         )
     ]
@@ -152,28 +146,16 @@ async def _of_plan(source: Source, plan: Found, shares: Sequence[ExpectedPods], 
         if outcome is not None and (not up_to or outcome.seq <= up_to):
             steps.append(Step("the order was answered", outcome))
         nodes.update(came)
-    steps += _ends("node", "was ready", list(nodes.values()))
+    steps += ends("node", "was ready", list(nodes.values()))
     placed = (_pods(source, plan, share, nodes, up_to) for share in shares[: lookups.MOST_EXPECTED])
     for pods in await asyncio.gather(*placed):
-        steps += _ends("pod", "had its place", pods)
+        steps += ends("pod", "had its place", pods)
     return steps
 
 
 async def _of_order(source: Source, order: Found, up_to: int) -> tuple[Found | None, dict[str, Found]]:
     """What was answered to an order, and its nodes."""
     return await asyncio.gather(lookups.outcome_of(source, order), _nodes(source, order, up_to))
-
-
-def _ends(what: str, became: str, entries: Sequence[Found]) -> list[Step]:
-    """The first and the last of several."""
-    if not entries:
-        return []
-    if len(entries) == 1:
-        return [Step(f"the {what} {became}", entries[0])]
-    return [
-        Step(f"the first of {len(entries)} {what}s {became}", entries[0]),
-        Step(f"the last of {len(entries)} {what}s {became}", entries[-1]),
-    ]
 
 
 async def _nodes(source: Source, order: Found, up_to: int) -> dict[str, Found]:
@@ -188,7 +170,7 @@ async def _nodes(source: Source, order: Found, up_to: int) -> dict[str, Found]:
         entry = decoded(record)
         before = _machines(entry.event) if entry is not None else set()
     machines: set[str] = set()
-    async for entry in _behind(
+    async for entry in behind(
         source, group, order.seq, up_to, lambda event: bool(_machines(event)), most=PLANS_LOOKED_AT
     ):
         machines |= _machines(entry.event) - before
@@ -206,7 +188,7 @@ async def _nodes(source: Source, order: Found, up_to: int) -> dict[str, Found]:
 
     if machines:
         pattern = f"{source.subjects.root}.fact.{ALL}.node.>"
-        async for entry in _behind(source, pattern, order.seq, up_to, ready):
+        async for entry in behind(source, pattern, order.seq, up_to, ready):
             found[entry.event.name] = entry  # type: ignore[union-attr]  # a NodeObserved
             if len(found) == len(machines):
                 break
@@ -234,7 +216,7 @@ async def _pods(
         return []
     found = []
     pattern = f"{source.subjects.root}.fact.{slot_of(namespace, source.slots)}.pod.{escape(namespace)}.>"
-    async for entry in _behind(source, pattern, plan.seq, up_to, placed):
+    async for entry in behind(source, pattern, plan.seq, up_to, placed):
         seen.add(entry.event.name)  # type: ignore[union-attr]  # a PodObserved
         found.append(entry)
         if len(found) == share.pods:
@@ -252,29 +234,3 @@ def _is_of(pod: PodObserved, kind: str, name: str, uid: str) -> bool:
     return (kind, controller.kind) == ("Deployment", "ReplicaSet") and controller.name.rpartition("-")[
         0
     ] == name
-
-
-async def _behind(
-    source: Source,
-    pattern: str,
-    after: int,
-    up_to: int,
-    accepts: Callable[[Event], bool],
-    *,
-    most: int = FACTS_LOOKED_AT,
-    enough: int = 0,
-) -> AsyncIterator[Found]:
-    """What a filter finds behind a sequence, of the first `most` records."""
-    looked = given = 0
-    async with aclosing(source.records(pattern, after=after, ahead=SOON if enough else WINDOW)) as records:
-        async for record in records:
-            looked += 1
-            if looked > most or (up_to and record.seq > up_to):
-                return
-            entry = decoded(record)
-            if entry is None or not isinstance(entry.event, Event) or not accepts(entry.event):
-                continue
-            yield entry
-            given += 1
-            if given == enough:
-                return

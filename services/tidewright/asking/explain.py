@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from tidewright.asking import aftermath, lookups
-from tidewright.asking.aftermath import Step
 from tidewright.asking.errors import BadInput
+from tidewright.asking.following import Step
 from tidewright.asking.lines import subject_object
 from tidewright.asking.lookups import Found, reference_of
 from tidewright.asking.point_in_time import Moment

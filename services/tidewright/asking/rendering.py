@@ -45,7 +45,8 @@ def as_text(explanation: Explanation) -> str:
         lines += ["", *_why(why, times)]
     if explanation.led_to:
         steps = [f"  {step.what}: {_event(step.found, times)}" for step in explanation.led_to]
-        lines += ["", "Step by step, to the pods that came of it:", *steps]
+        to = "its end" if asked.kind == "node" else "the pods that came of it"
+        lines += ["", f"Step by step, to {to}:", *steps]
     for service, sentences in explanation.standing.items():
         hands = explanation.hands.get(service)
         told = f" ({hands.told})" if hands is not None else ""
