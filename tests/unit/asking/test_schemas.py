@@ -97,7 +97,7 @@ COUNTS = frozenset(
         "maxNodes", "limitPods", "nowPods", "thenPods", "replicas", "changedCosts", "leftOut", "messages", "events",
         "checkpoints", "undecided", "setAside", "keys", "history", "commits", "unknown", "goneOnFrom", "samples", "scaleUps",
         "scaleDowns", "total", "nodesOrdered", "nodesRemoved", "nodesDrained", "podsEvicted", "removalsUndone", "speed",
-        "generation", "slot", "epoch", "keyspace", "slots", "moved", "shards", "seed", "count", "struck", "status", "probability", "created", "bound", "ended", "mostPending",
+        "generation", "slot", "epoch", "keyspace", "slots", "moved", "shards", "seed", "count", "struck", "status", "probability", "confidence", "created", "bound", "ended", "mostPending",
     )
 )  # fmt: skip
 """Numbers of things, by what they are called."""
