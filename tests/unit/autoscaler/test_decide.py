@@ -233,6 +233,7 @@ def test_a_refused_scale_is_said_and_tried_again() -> None:
         "unable to update the target scale: it was changed"
     )
     assert "lastScaleTime" not in status.status
+    assert status.status["currentReplicas"] == 2  # as it is by now, not as it was when it was written last
     again = one(world.feed(sample(116, 40_000)), ScaleWorkload)
     assert world.feed(Failed(at=117, decision=again.id, reason="Unavailable", message="no answer"))
 

@@ -228,10 +228,18 @@ def final(settings: Sequence[Setting]) -> list[Setting]:
 
 
 def apply(conditions: list[Condition], settings: Sequence[Setting], now: float, *, strict: bool) -> Change:
-    """Apply a pass's settings in place, and say what was changed at most."""
+    """Apply a pass's settings in place, and say what was changed at most.
+
+    Strictly they are sorted with each, also where none has changed: whoever wrote them may have had another order.
+    """
     change = _NONE
     known = by_type(conditions)
+    before = [condition.type for condition in conditions]
     for setting in settings if strict else final(settings):
         if not agrees(known.get(setting.type), setting):  # as most do
             change = max(change, set_condition(conditions, setting, now))
+        if strict:
+            conditions.sort(key=_newest_first)
+    if change is _NONE and before != [condition.type for condition in conditions]:
+        change = _TEXT
     return change

@@ -76,12 +76,14 @@ def ended(state: State, end: Ended) -> Plan:
     unblocked = _is_unblocked(_gate(namespace, end.namespace, scaler), policy)
     if not isinstance(outcome, Applied):
         error = outcome.message or outcome.reason
+        workload = namespace.workloads.get(rules.target_key)
         return Plan(
             namespace=end.namespace,
             scaler=scaler,
             settings=[c.scale_failed(error)],
             messages=(messages.failed_scale(ordered.replicas, ordered.reason, error),),
             keep_timer=True,
+            observed=None if workload is None else workload.observed,
             unblocked=unblocked,
         )
     scaling = (messages.scaling(ordered.replicas, ordered.reason, strict=policy.strict),)

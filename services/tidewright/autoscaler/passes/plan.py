@@ -26,6 +26,7 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
         keep_timer: leave the timer as it is.
         quiet: write no status now: the outcome of the scale will.
         refuses: the spec of the object has rules, and they are refused: nothing says so yet.
+        observed: how many replicas the target has, where no pass says so, as after a scale that failed.
         unblocked: lifecycle control is off, and a condition of it says nothing any more (D11).
     """
 
@@ -40,5 +41,6 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
     due: float | None = None
     keep_timer: bool = False
     quiet: bool = False
+    observed: int | None = None
     unblocked: bool = False
     refuses: bool = False

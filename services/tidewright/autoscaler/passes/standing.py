@@ -57,6 +57,8 @@ class Standing:
             kept.utilizations = _values(kept, plan.made)
         elif plan.made is not None:
             remember(kept, plan.made)
+        if plan.observed is not None:
+            kept.current = plan.observed
         if self._conditions is not _NONE:
             kept.conditions, _ = _settled(state, plan)
             kept.last_type, kept.last_status = plan.settings[-1].type, plan.settings[-1].status
@@ -113,9 +115,11 @@ def _settled(state: State, plan: Plan) -> tuple[list[Condition], Change]:
             change = _STATUS
         else:
             conditions.append(msgspec.structs.replace(condition))
-    change = max(
-        change, c.apply(conditions, plan.settings, _kept_time(state.now, strict=strict), strict=strict)
-    )
+    # What came of a scale is of the pass that ordered it, and no newer than what that has set.
+    now = _kept_time(state.now, strict=strict and plan.observed is not None)
+    change = max(change, c.apply(conditions, plan.settings, now, strict=strict))
+    for condition in conditions if strict else ():  # in their order by when they changed, to the fraction
+        condition.since = _kept_time(condition.since, strict=True)
     last = plan.settings[-1]
     if kept.last_type != last.type or kept.last_status is not last.status:
         change = max(change, _TEXT)
