@@ -33,10 +33,20 @@ async def spawn(command: Sequence[str], env: Mapping[str, str]) -> asyncio.subpr
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
-        process_group=0,
-        preexec_fn=tether(),
+        preexec_fn=_leading(tether()),
         limit=LINE_LIMIT_BYTES,
     )
+
+
+def _leading(further: Callable[[], None] | None) -> Callable[[], None]:
+    """What a child does first: lead a group of its own. (Not by `process_group`, which the loop of services does not know.)"""
+
+    def in_child() -> None:
+        os.setpgid(0, 0)
+        if further is not None:
+            further()
+
+    return in_child
 
 
 def tether() -> Callable[[], None] | None:

@@ -76,7 +76,8 @@ async def page(source: Source, moments: Moments, looking: Looking, asked: Refere
         "explanation": explanation,
         "decisions": [chosen] if chosen is not None else list(explanation.decisions),
         "chosen": chosen,
-        "steps": {d.sequence: steps_of(d) for d in [chosen, *explanation.decisions] if d is not None},
+        # Of one that is looked at by itself as it is told above them.
+        "steps": {d.sequence: steps_of(d) for d in [*explanation.decisions, chosen] if d is not None},
         "series": drawn,
         "chart": drawing(drawn, looking, asked, identity) if drawn is not None else Markup(""),
         "key": key_of(drawn) if drawn is not None else [],

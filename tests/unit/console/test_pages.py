@@ -315,3 +315,9 @@ async def test_a_question_with_an_unknown_parameter_is_refused(browser: Browser)
     answer = await browser.get("/api/v1/list?kind=wpa&when=now")
     assert answer.status == 400
     assert "when: no parameter" in json.loads(answer.text)["error"]
+
+
+async def test_a_decision_that_is_looked_at_has_one_time_on_its_page(browser: Browser) -> None:
+    page = await browser.get("/object/wpa/team-0/app-0?at=seq:3340&decision=autoscaler.2.3311.0")
+    (headed,) = re.findall(r"(\d\d:\d\d:\d\d) · sequence \d+ · autoscaler\.2\.3311\.0", page.words)
+    assert re.findall(r"decided 2026-02-02 (\d\d:\d\d:\d\d)", page.words) == [headed]

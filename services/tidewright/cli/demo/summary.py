@@ -132,6 +132,7 @@ def as_text(story: Story, run: DemoRun) -> str:
         "",
         f"Log and cluster are kept in {run.folder}. Ask the log, or go on from there:",
         f"  {run.command} explain wpa/{NAME} -n {NAMESPACE} --data {run.folder}",
+        f"  {run.command} console --data {run.folder}",
         f"  {run.command} verify --data {run.folder}",
         f"  {run.command} up --data {run.folder} --cluster {run.cluster}",
     ]

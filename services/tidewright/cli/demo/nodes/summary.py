@@ -137,6 +137,7 @@ def as_text(story: NodesStory, run: NodesRun) -> str:
     if content.scale_down is not None:
         lines.append(f"  {run.command} explain node/{content.scale_down.node} --data {run.folder}")
     lines += [
+        f"  {run.command} console --data {run.folder}",
         f"  {run.command} verify --data {run.folder}",
         f"  {run.command} up --data {run.folder} --cluster {run.cluster}",
     ]
