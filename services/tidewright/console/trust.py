@@ -44,9 +44,6 @@ async def page(source: Source, verifying: Verifying, looking: Looking) -> dict[s
         "halted": stand.halted,
         "verifying": verifying,
         "last": looking.moment.seq,
-        "clues": (
-            "a slot that has nothing to read does not move on: the furthest one of each service counts"
-        ),
     }
 
 
