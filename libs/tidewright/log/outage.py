@@ -40,6 +40,11 @@ class Outage:
             self.met(waiting, error)
         return unavailable
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether something was not answered lately: who is not heard of may be there."""
+        return self._monotonic() - self._failed_at <= OVER_S
+
     def answered(self) -> None:
         """Something was answered."""
         if self._open and self._monotonic() - self._failed_at >= CALM_S:

@@ -157,7 +157,8 @@ class Snapshots:
             for name in names:
                 await self._bounded(self._write(snapshot.service, name, self._log.sealed(data)))
         except _FAILURES as error:
-            logger.warning("snapshot not stored", slot=snapshot.slot, error=_words(error))
+            if not self._log.outage.explains("storing snapshots", error):
+                logger.warning("snapshot not stored", slot=snapshot.slot, error=_words(error))
             with contextlib.suppress(LogError):
                 await self._leave_alone(snapshot.service, error)
             return False

@@ -6,6 +6,7 @@ import asyncio
 
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from tests.waiting import until
 from tidewright.host.loop.lookout import (
@@ -13,6 +14,8 @@ from tidewright.host.loop.lookout import (
     INCUMBENTS,
     MODES,
     NEEDED,
+    NOBODY,
+    PATIENCE_S,
     BucketLookout,
     Entries,
     entry,
@@ -21,6 +24,8 @@ from tidewright.host.loop.lookout import (
 )
 from tidewright.host.loop.membership import STALE_S, BucketMembership
 from tidewright.log.connection import Log
+from tidewright.log.errors import LogUnavailable
+from tidewright.log.outage import OVER_S, Outage
 
 parts = st.frozensets(st.sampled_from(sorted(NEEDED)))
 beats = st.lists(
@@ -112,3 +117,22 @@ async def test_who_acts_hears_a_watcher_that_looks_and_misses_one_that_went(log:
     finally:
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
+
+
+async def test_while_the_log_does_not_answer_nobody_is_missed(log: Log) -> None:
+    """Entries run out then, too: whoever is told to look after the watcher finds it waiting for the log."""
+    now = [0.0]
+    log.outage = Outage(lambda: now[0])
+    lookout = BucketLookout(log, monotonic=lambda: now[0])
+
+    def missed(after_s: float) -> bool:
+        now[0] += after_s
+        with capture_logs() as lines:
+            lookout._tell()
+        return NOBODY in [line["event"] for line in lines]
+
+    with capture_logs():
+        log.outage.met("deciding", LogUnavailable("no answer"))
+    assert not missed(OVER_S - 1.0)
+    assert not missed(PATIENCE_S - 1.0)
+    assert missed(PATIENCE_S)

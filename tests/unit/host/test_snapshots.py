@@ -7,7 +7,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import pytest
@@ -32,6 +32,7 @@ from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import Writer
 from tidewright.log.install import Plan, install_log
 from tidewright.log.lookups import Lookups
+from tidewright.log.outage import Outage
 from tidewright.log.snapshots import Snapshot, Snapshots
 from tidewright.log.subjects import Slot
 from tidewright.sim.nats_server import configuration
@@ -338,6 +339,33 @@ async def test_a_bucket_that_looks_for_a_leader_is_asked_again_until_it_has_one(
         monkeypatch.setattr(snapshots, "ELECTION_S", election_s)
         store = Snapshots(Busy(log, 20))  # type: ignore[arg-type]  # what is used of Log
         assert await store.latest("counting", log.slot_of("shop"), (1,)) == expected
+
+
+class Away:
+    """A log that answers nothing."""
+
+    def __init__(self, log: Log) -> None:
+        self._log, self.outage = log, Outage()
+        self.append = self.asked = self.bounds = self.unanswered
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._log, name)
+
+    @property
+    def lookups(self) -> Lookups:
+        return Lookups(self)  # type: ignore[arg-type]  # what is used of Log
+
+    async def unanswered(self, *_: object) -> NoReturn:
+        raise errors.LogUnavailable("no answer in time")
+
+
+async def test_that_the_log_does_not_answer_is_not_said_of_each_snapshot(log: Log) -> None:
+    snapshot = await prepared(log)
+    store = Snapshots(Away(log))  # type: ignore[arg-type]  # what is used of Log
+    with capture_logs() as lines:
+        for _ in range(3):
+            assert not await store.put(snapshot, b"")
+    assert [line["event"] for line in lines] == ["the log does not answer, going on when it does"]
 
 
 async def test_what_has_no_name_of_ours_in_a_bucket_keeps_nothing_from_being_found(log: Log) -> None:

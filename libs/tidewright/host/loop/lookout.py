@@ -162,6 +162,8 @@ class BucketLookout:
             if self._warned:
                 _log.info("a watcher looks at the cluster again, going on")
             self._warned = False
+        elif self._log.outage.goes_on:
+            self._began = self._monotonic()  # nobody can be heard: that says nothing of watchers
         elif not self._warned and self._monotonic() - self._began > PATIENCE_S:
             self._warned = True
             _log.warning(NOBODY, do="start the watcher, or look why it is not ready")
