@@ -70,17 +70,21 @@ def traces(
     sink = _Exporting(to) if to else None
 
     async def run() -> None:
-        async with opened(log, file) as source, asyncio.TaskGroup() as tasks:
+        async with opened(log, file) as source:
+            try:
+                await both(source)
+            except BaseExceptionGroup as group:  # of either task: what it is to people, the source knows
+                raise group.exceptions[0] from None
+
+    async def both(source: Source) -> None:
+        async with asyncio.TaskGroup() as tasks:
             queue: asyncio.Queue[Span | None] = asyncio.Queue(WAITING)
             tasks.create_task(_sent(queue, sink))
             tracer = Tracer(source, await source.cluster_id())
             await _read(source, tracer, queue, (namespace, since, until, follow))
             await queue.put(None)
 
-    try:
-        asyncio.run(run())
-    except BaseExceptionGroup as group:  # of either task
-        raise group.exceptions[0] from None
+    asyncio.run(run())
     return 0
 
 

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -226,3 +227,17 @@ def test_what_cannot_be_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert "nothing is added to a file" in capsys.readouterr().err
     assert main.run(["traces", "--log", str(RECORDED), "--to", "collector:4318"]) == 2
     assert "http://collector:4318/v1/traces" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("question", ["traces", "events"])
+def test_a_log_that_ends_a_question_is_told_as_everywhere(
+    question: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two tasks read and send: what ends one of them came as a traceback."""
+    altered, body = tmp_path / "altered.twlog", bytearray(RECORDED.read_bytes())
+    body[len(body) // 2] ^= 1
+    altered.write_bytes(body)
+    assert main.run([question, "--log", str(altered)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert str(altered) in said

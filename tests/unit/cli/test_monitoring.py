@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,8 +106,10 @@ def test_every_alert_has_a_runbook_that_its_link_leads_to() -> None:
     assert len({rule["alert"] for rule in listed}) == len(listed) == len(ALERTS)
     headings = {heading.lower() for heading in re.findall(r"^## (\w+)$", page(), re.MULTILINE)}
     for rule in listed:
-        file, _, anchor = rule["annotations"]["runbook"].partition("#")
-        assert (ROOT / file).read_text() == page()
+        url, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+        home = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Homepage"]
+        place = url.removeprefix(f"{home}/").rstrip("/")
+        assert (ROOT / "docs" / f"{place}.md").read_text() == page()
         assert anchor in headings
 
 

@@ -12,7 +12,8 @@ import yaml
 
 from tidewright.asking.services import SERVICES, Role
 
-RUNBOOKS: Final = "docs/reference/runbooks.md"
+RUNBOOKS: Final = "https://tidewright.dev/reference/runbooks/"
+"""Where `docs/reference/runbooks.md` is on the site: who is woken up by an alert follows its link."""
 _DECIDERS = "|".join(service.name for service in SERVICES if service.role is Role.DECIDER)
 _ENDPOINTS = "|".join(service.name for service in SERVICES if service.role is Role.ENDPOINT)
 
@@ -209,7 +210,7 @@ def rules() -> str:
             "annotations": {
                 "summary": alert.summary,
                 "description": alert.meaning,
-                "runbook": f"{RUNBOOKS}#{alert.full_name.lower()}",
+                "runbook_url": f"{RUNBOOKS}#{alert.full_name.lower()}",
             },
         }
         for alert in ALERTS
