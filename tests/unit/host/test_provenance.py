@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from tidewright.events import registry
@@ -14,6 +15,7 @@ from tidewright.events.facts import PodObserved
 from tidewright.events.outcomes import Applied
 from tidewright.host.fold import provenance
 from tidewright.host.fold.provenance import Provenance
+from tidewright.host.loop import fenced
 from tidewright.host.webhook.announce import Announcement, Announcer
 from tidewright.log import envelope
 from tidewright.log.clock import Clock
@@ -175,3 +177,19 @@ def test_a_subject_that_says_too_little_is_looked_at_as_any_other() -> None:
     for cls in ("", "x", "fact", "fact.1", "decision.1", "outcome", "checkpoint.1"):
         messages.take(_fact(1, f"tw.c.{cls}" if cls else "tw.c"))
     assert [what for what in found if "wrote it" not in what] == []
+
+
+async def test_a_part_that_is_given_up_is_not_taken_for_altered(log: Log) -> None:
+    """Of two watchers the one that loses a kind gives up what depends on it, while it runs on."""
+    watcher = Writer("watcher")
+    subject = log.subjects.checkpoint(ALL, "watcher", "metric")
+    part = fenced.Part(log, watcher, subject, fenced.Position, fenced.InFlight())
+    await part.claim()
+    await part.give_up()
+    async with log.reader([subject]) as reader:
+        records = [record async for record in reader.until_current()]
+    assert [b'"incarnation":""' in record.body for record in records] == [False, True]
+    assert found_in(log, records) == []
+    stolen = records[0].body.replace(watcher.incarnation.encode(), b"0123456789abcdef")
+    records[0] = msgspec.structs.replace(records[0], body=stolen)
+    assert [seq for seq, _ in found_in(log, records)] == [records[0].seq]
