@@ -288,7 +288,7 @@ async def _start(supervisor: Supervisor, folder: Path) -> str:
 
 
 def _service(name: str, url: str, folder: Path) -> Program:
-    command = [sys.executable, "-m", "tidewright.cli.main", "run", name, "--nats", url, "--cluster", CLUSTER]
+    command = [sys.executable, "-m", "tests.chaos.soon", "run", name, "--nats", url, "--cluster", CLUSTER]
     command += ["--log-format", "json", "--health-port", "0"]
     if name == "actuator":
         command += ["--mode", "shadow", "--kubeconfig", str(folder / "kubeconfig")]
