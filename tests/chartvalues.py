@@ -21,7 +21,7 @@ Values = dict[str, Any]
 Choice = Mapping[str, int]
 """By option, which of its values."""
 
-LABELS: Final = {"release": "prometheus", "team": "a & b"}
+LABELS: Final = {"release": "prometheus", "team": "a.b_c-d"}
 TOLERATIONS: Final = [{"key": "system", "operator": "Exists", "effect": "NoSchedule"}]
 AFFINITY: Final = {
     "nodeAffinity": {
