@@ -52,7 +52,7 @@ class Served:
         await self.console.stop()
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(170)
 
     def close(self) -> None:
         self.run(self._ended())
