@@ -1,4 +1,4 @@
-"""One browser for all tests of the console."""
+"""One browser for the tests of a module. It keeps an event loop of its own running in the test's thread: nothing asynchronous can be tried beside it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.console.browsing import CHROMIUM
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     with sync_api.sync_playwright() as playwright:
