@@ -408,6 +408,18 @@ def test_a_price_by_other_marks_or_for_a_named_confidence_is_not_taken_over() ->
     assert [season.price for season in named.object().forecast.seasons.values()] == [None]  # type: ignore[union-attr]
 
 
+def test_a_model_by_the_default_of_before_keeps_what_it_knows_of_errors() -> None:
+    learnt = model(asks="lead=30m,confidence=0.35", start=-9.0 * DAY_S + WEEK_S * 2)
+    made = world(5 * DAY_S, forecast="lead=30m", forecast_selector="", forecast_models={f"{NS}/wpa": learnt})
+    forecast = made.object().forecast
+    assert forecast is not None
+    known = forecast.seasons[RPS]
+    assert (known.judged, known.bins) == (learnt["seasons"][RPS]["judged"], learnt["seasons"][RPS]["bins"])
+    assert known.price is not None
+    assert known.price.followed == 0.35
+    assert standing(forecast) == ""
+
+
 def test_a_price_that_is_not_one_is_named_and_its_model_left_out() -> None:
     wrong = model(asks="lead=30m")
     wrong["seasons"][RPS]["price"][1] = [[1, 0, 0, 0]]

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
 from tests.unit.autoscaler.test_forecasts import DAY_S, RPS, run, started
-from tests.unit.autoscaler.world import NS, World, of, sample, spec, wpa
+from tests.unit.autoscaler.world import NS, World, external, of, sample, spec, wpa
 from tidewright.autoscaler.api.spec import compiled
 from tidewright.autoscaler.backtest import Row, backtest
 from tidewright.autoscaler.forecast import price, season
 from tidewright.autoscaler.forecast.asked import ANNOTATION, DEFAULT_CONFIDENCE
 from tidewright.autoscaler.forecast.price import CONFIDENCES, Band, Price, Run
-from tidewright.autoscaler.passes.forecasts import bands
+from tidewright.autoscaler.passes.forecasts import bands, recorded
+from tidewright.autoscaler.policy import Policy
+from tidewright.autoscaler.state import Autoscaler, Forecast
 from tidewright.autoscaler.tell.explaining import EXPLAINER
 from tidewright.autoscaler.tell.exposition import samples
 from tidewright.autoscaler.tell.sentences import sentences
 from tidewright.events.autoscaler import RecordForecast
+from tidewright.events.base import ObjectRef
 from tidewright.events.facts import MetricSampled
 from tidewright.host.fold.explainer import Reference
 
@@ -172,19 +176,107 @@ def test_who_names_a_confidence_has_nothing_counted() -> None:
     assert not any(record.because for record in records)
 
 
-def test_other_marks_are_counted_anew_and_until_then_what_was_followed_is() -> None:
+def lived(
+    members: Callable[[float], dict[str, Any]], days: float, load: Callable[[float], int]
+) -> list[RecordForecast]:
+    """An object whose spec changes, with a sample every ten minutes; what is recorded is what is known from then on."""
+    target = ObjectRef(api_version="a", kind="WatermarkPodAutoscaler", namespace=NS, name="wpa")
+    scaler = Autoscaler(name="wpa", asks="lead=60m")
+    records: list[RecordForecast] = []
+    for n in range(int(days * 144)):
+        at = n * 600.0
+        scaler.rules = compiled(spec(**{"maxReplicas": 30, **members(at)}), namespace=NS, name="wpa")
+        if (known := scaler.forecast) is not None:
+            of_load = known.seasons[RPS]
+            confidence = season.sure(of_load, known.confidence)
+            season.add(of_load, at, load(at), lead_s=known.lead_s, confidence=confidence)
+        for record in recorded(scaler, target, Policy(), at):
+            records.append(record)
+            scaler.forecast = Forecast(
+                lead_s=record.lead_s, confidence=record.confidence, recorded_at=at,
+                seasons=msgspec.convert(record.seasons, dict[str, season.Season]),
+            )  # fmt: skip
+    return records
+
+
+def steep(at: float) -> int:
+    """Rises every morning, and is never twice quite the same; milli."""
+    busy = max(0.0, math.sin((at % DAY_S / DAY_S - 0.25) * 2 * math.pi)) ** 2
+    return int(20_000 + 120_000 * busy) + int(at // 600) * 7919 % 6007
+
+
+def by_day(at: float) -> bool:
+    return 8 <= at % DAY_S / 3600 < 20
+
+
+BOUNDS = {"minReplicas": 2}
+MARKS = {"metrics": [external("rps", high="9", app="web")]}
+
+
+def followed_of(record: RecordForecast) -> float:
+    of_load = msgspec.convert(record.seasons, dict[str, season.Season])[RPS]
+    assert of_load.price is not None
+    return of_load.price.followed
+
+
+@pytest.mark.parametrize("change", [BOUNDS, MARKS])
+def test_where_bounds_or_marks_change_twice_a_day_it_is_still_seen_what_pays(change: dict[str, Any]) -> None:
+    """And it is seen once a day. With so many replicas at first nothing is ever above."""
+
+    def members(at: float) -> dict[str, Any]:
+        return {
+            **(change if by_day(at) else {"minReplicas": 1}),
+            **({"minReplicas": 20} if at < 4 * DAY_S else {}),
+        }
+
+    records = lived(members, 9, steep)
+    assert followed_of([r for r in records if r.at < 4 * DAY_S][-1]) == 0
+    assert followed_of(records[-1]) > 0
+    seen = [(int(r.at // DAY_S), followed_of(r)) for r in records if r.at > 4 * DAY_S]
+    assert len(seen) > 1.5 * len({day for day, _ in seen})
+    assert len({day for day, _ in seen}) == len(set(seen))
+
+
+@pytest.mark.parametrize("change", [BOUNDS, MARKS])
+def test_bounds_or_marks_that_others_move_every_few_minutes_are_recorded_once_an_hour(
+    change: dict[str, Any],
+) -> None:
+    records = lived(lambda at: change if at // 600 % 3 else {}, 1, steep)
+    assert 1 < len(records) <= 24
+
+
+def test_of_other_marks_what_was_counted_is_kept_and_what_was_followed() -> None:
     world = started(BY_PRICE)
     run(world, 900, 4 * DAY_S)
     before = known_of(world).price
     assert before is not None
     members = {"maxReplicas": 12, "scaleUpLimitFactor": "500", "scaleDownLimitFactor": "80"}
+    at = 4 * DAY_S + 3600
     (record,) = of(
-        world.feed(wpa(4 * DAY_S, spec=spec(**members), annotations=BY_PRICE, generation=2)), RecordForecast
+        world.feed(wpa(at, spec=spec(**members), annotations=BY_PRICE, generation=2)), RecordForecast
     )
     after = known_of(world).price
     assert after is not None
-    assert (after.band.down_factor, after.seconds, after.followed) == (80_000, 0, before.followed)
+    assert (after.band.down_factor, after.seconds, after.followed) == (
+        80_000, before.seconds, before.followed,
+    )  # fmt: skip
     assert record.seasons == msgspec.to_builtins(world.object().forecast.seasons)  # type: ignore[union-attr]
+
+
+def test_who_had_muted_itself_before_prices_were_counted_stays_muted() -> None:
+    """Its bounds held too seldom: of prices nothing is judged yet that could say otherwise."""
+    world = started({ANNOTATION: f"lead=60m,confidence={DEFAULT_CONFIDENCE}"})
+    run(world, 900, 4 * DAY_S)
+    known_of(world).covered = 0
+    members = {"maxReplicas": 12, "scaleUpLimitFactor": "500", "scaleDownLimitFactor": "90"}
+    world.feed(wpa(4 * DAY_S, spec=spec(**members), annotations=BY_PRICE))
+    assert known_of(world).price is not None
+    assert season.mute(known_of(world), DEFAULT_CONFIDENCE) == season.OFTEN_WRONG
+    assert season.coverage(known_of(world), DEFAULT_CONFIDENCE) == 0
+    run(world, 4 * DAY_S + 900, 5.5 * DAY_S)
+    after = known_of(world)
+    assert after.price is not None
+    assert season.coverage(after, 0.6) == price.held(after.price, 0.6) / after.price.judged
 
 
 def test_who_was_forecast_by_the_default_of_before_goes_on_with_it() -> None:
@@ -214,6 +306,9 @@ def test_a_sum_that_replicas_do_not_share_is_not_priced() -> None:
         (Price(BAND, [Run()]), "runs: 1 values, 11 are needed"),
         (Price(BAND, covered=[1]), "covered: 1 values, 10 are needed"),
         (Price(BAND, seconds=2**60), "is possible"),
+        (Price(BAND, seconds=price.LEAST_S), "no runs were counted"),
+        (Price(msgspec.structs.replace(BAND, modulo=0)), "above 0 are needed"),
+        (Price(msgspec.structs.replace(BAND, high=0)), "above 0 are needed"),
         (Price(BAND, followed=0.5), "nothing is counted"),
         (Price(BAND, [Run() for _ in range(11)], followed=1.5), "below 1 is possible"),
     ],
@@ -221,6 +316,7 @@ def test_a_sum_that_replicas_do_not_share_is_not_priced() -> None:
 def test_what_was_counted_elsewhere_is_checked(wrong: Price, says: str) -> None:
     assert says in price.problem(wrong)
     assert price.problem(counted()) == ""
+    assert not price.is_known(Price(BAND, seconds=price.LEAST_S))
 
 
 def test_what_has_become_too_dear_is_followed_no_longer() -> None:
@@ -243,7 +339,7 @@ def test_other_bounds_are_gone_by_from_then_on_and_nothing_is_forgotten() -> Non
     before = known_of(world).price
     assert before is not None
     members = {"maxReplicas": 20, "scaleUpLimitFactor": "500", "scaleDownLimitFactor": "90"}
-    world.feed(wpa(4 * DAY_S, spec=spec(**members), annotations=BY_PRICE, generation=2))
+    world.feed(wpa(4 * DAY_S + 3600, spec=spec(**members), annotations=BY_PRICE, generation=2))
     after = known_of(world).price
     assert after is not None
     assert (after.band.most, after.seconds, after.runs) == (20, before.seconds, before.runs)

@@ -58,6 +58,16 @@ def asked(text: str) -> Asked:
     return Asked(_lead(values["lead"]), _confidence(values.get("confidence")), _zone(zone) if zoned else "")
 
 
+def goes_on(asks: Asked, lead_s: float, confidence: float) -> bool:
+    """Whether how wrong forecasts of a lead and a confidence were says something of what is asked: for the same lead, and as sure.
+
+    Who asked for the confidence of bounds of which none is known to be worth its price has asked for as much before.
+    """
+    return asks.lead_s == lead_s and (
+        asks.confidence == confidence or (asks.confidence == BY_PRICE and confidence == DEFAULT_CONFIDENCE)
+    )
+
+
 @lru_cache(maxsize=64)
 def selector_of(text: str) -> LabelSelector:
     """The selector of the configuration; the empty text selects every object.

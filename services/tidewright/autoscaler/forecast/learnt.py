@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from tidewright.autoscaler.forecast import price, season
-from tidewright.autoscaler.forecast.asked import BY_PRICE, MOST_LEAD_S, Asked
+from tidewright.autoscaler.forecast.asked import BY_PRICE, MOST_LEAD_S, Asked, goes_on
 from tidewright.autoscaler.forecast.price import Band, Price
 from tidewright.autoscaler.forecast.season import Season
 from tidewright.events.base import JsonObject
@@ -82,7 +82,7 @@ def adopted(model: Model, asks: Asked, known: dict[str, Season], now: float) -> 
 
     They are moved to within a week before now, so that gaps and the age of what was seen are as if learnt just before.
     """
-    as_asked = (model.lead_s, model.confidence) == (asks.lead_s, asks.confidence)
+    as_asked = goes_on(asks, model.lead_s, model.confidence)
     found: dict[str, Season] = {}
     for digest, learnt in model.seasons.items():
         seen = season.days(known[digest]) if digest in known else -1.0
@@ -90,6 +90,7 @@ def adopted(model: Model, asks: Asked, known: dict[str, Season], now: float) -> 
             found[digest] = copy = season.zoned(season.moved(learnt, now), asks.zone)
             if not as_asked:
                 season.unlearn(copy)
+            if not as_asked or asks.confidence != BY_PRICE:
                 copy.price = None
     return found
 

@@ -174,13 +174,13 @@ def fade(price: Price) -> None:
 
 
 def is_alike(band: Band, other: Band) -> bool:
-    """Whether what was counted by one says something of the other: least and most are changed by the hour in places, and the rest is not."""
+    """Whether two have the same marks; least and most are changed by the hour in places, and the rest is not."""
     return msgspec.structs.replace(band, least=other.least, most=other.most) == other
 
 
 def is_known(price: Price) -> bool:
     """Whether so much was counted that something follows from it."""
-    return price.seconds >= LEAST_S
+    return bool(price.runs) and price.seconds >= LEAST_S
 
 
 def to_follow(price: Price) -> float:
@@ -252,4 +252,9 @@ def problem(price: Price) -> str:
             return f"{number}: from {-_MOST} to {_MOST} is possible"
     if price.followed > 0 and not price.runs:
         return f"followed={price.followed}: nothing is counted that it would follow from"
+    if price.seconds and not price.runs:
+        return f"seconds={price.seconds}: no runs were counted in them"
+    band = price.band
+    if band.high <= 0 or band.modulo <= 0 or band.low < 0 or (not band.low and band.low_adjusted > 0):
+        return f"band: a high mark of {band.high}, a low one of {band.low} with {band.low_adjusted}, modulo {band.modulo}: marks and modulo above 0 are needed"
     return "" if price.followed < 1 else f"followed={price.followed}: below 1 is possible"

@@ -48,6 +48,8 @@ ONE = 1000
 """What counts once; counts fade, and are integers."""
 LEAST_JUDGED = 30
 LEAST_DAYS = 2
+LESS_JUDGED = 10
+"""Where prices have been counted for a shorter part of what was judged than one of so many, they say nothing yet of how often bounds hold: about until the first day is counted."""
 SKILL = 0.9
 """A rhythm is one if the error with it is less than this part of the error without."""
 SIGMAS = 3.0
@@ -486,12 +488,11 @@ def _multiples_of(bins: Sequence[int], aims: Sequence[float]) -> list[float]:
 
 
 def _held(season: Season, confidence: float) -> tuple[float, int]:
-    """Forecasts whose bound held, and of how many."""
-    if season.price is not None:
-        return price.held(season.price, confidence) * (ONE // price.ONE), season.price.judged * (
-            ONE // price.ONE
-        )
-    return season.covered, season.judged
+    """Forecasts whose bound held, and of how many: as they were issued, as long as too few were compared with each confidence."""
+    of, times = season.price, ONE // price.ONE
+    if of is None or LESS_JUDGED * of.judged * times < season.judged:
+        return season.covered, season.judged
+    return price.held(of, confidence) * times, of.judged * times
 
 
 def _aim(confidence: float, covered: float, judged: int) -> float:

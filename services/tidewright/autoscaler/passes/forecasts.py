@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 import msgspec
 
@@ -16,6 +16,7 @@ from tidewright.autoscaler.forecast.asked import (
     Asked,
     BadForecast,
     asked,
+    goes_on,
     selects,
 )
 from tidewright.autoscaler.forecast.learnt import adopted
@@ -31,6 +32,8 @@ from tidewright.kube.selectors import SelectorError
 
 EVERY_S = 86400
 """What is known is recorded once a day."""
+SOON_S = 3600
+"""And for other marks or bounds alone once in so long."""
 INVALID, STANDING = "InvalidForecast", "Forecast"
 """Reasons of object events."""
 BY_ITS_PRICE = "ConfidenceByPrice"
@@ -113,14 +116,17 @@ def recorded(
         or not as_before
         or zone_before != asks.zone
         or at - known.recorded_at >= EVERY_S
-        or _is_to_be_priced(known, counted)
+        or _is_to_be_priced(known, counted, at)
     ):
-        if known is not None and not _is_known_by(known, asks):
+        if known is not None and not goes_on(asks, known.lead_s, known.confidence):
             seasons = _unlearnt(seasons)
         seasons = {key: season.zoned(learnt, asks.zone) for key, learnt in seasons.items()} | given
         if asks.confidence == BY_PRICE:
             before = -1.0 if known is None or not known.confidence else known.confidence
-            seasons = _priced(seasons, counted, asks.zone, before)
+            # by days of the clock: a record for another reason puts off the next, and is not to put off this
+            another_day = known is None or at // EVERY_S != known.recorded_at // EVERY_S
+            seasons |= {key: Season(zone=asks.zone) for key in counted if key not in seasons}
+            seasons = _priced(seasons, counted, before, another_day, given)
         yield RecordForecast(
             at=at,
             target=target,
@@ -130,17 +136,6 @@ def recorded(
             seasons=msgspec.to_builtins(seasons),
             because=tuple(_why(scaler, seasons)),
         )
-
-
-def _is_known_by(known: Forecast, asks: Asked) -> bool:
-    """Whether how wrong forecasts were says something of what is asked now: for the same lead, and as sure.
-
-    Who asked for the confidence of bounds of which none is known to be worth its price has asked for as much before.
-    """
-    return known.lead_s == asks.lead_s and (
-        known.confidence == asks.confidence
-        or (asks.confidence == BY_PRICE and known.confidence == DEFAULT_CONFIDENCE)
-    )
 
 
 def bands(rules: Rules | None) -> dict[str, Band]:
@@ -158,32 +153,45 @@ def bands(rules: Rules | None) -> dict[str, Band]:
     return found
 
 
-def _is_to_be_priced(known: Forecast, counted: dict[str, Band]) -> bool:
-    """Whether something is to be counted that is not, or by something else, or it is known for the first time which confidence is worth its price."""
+def _is_to_be_priced(known: Forecast, counted: dict[str, Band], at: float) -> bool:
+    """Whether something is to be counted that is not, or by something else, or it is known for the first time which confidence is worth its price.
+
+    By something else soon, and not at once: others move bounds, and marks, every few minutes.
+    """
     for key, band in counted.items():
         found = known.seasons.get(key)
         of = None if found is None else found.price
-        if of is None or of.band != band or (of.followed < 0 and price.is_known(of)):
+        if of is None or (of.followed < 0 and price.is_known(of)):
+            return True
+        if of.band != band and at - known.recorded_at >= SOON_S:
             return True
     return False
 
 
 def _priced(
-    seasons: dict[str, Season], counted: dict[str, Band], zone: str, before: float
+    seasons: dict[str, Season],
+    counted: dict[str, Band],
+    before: float,
+    another_day: bool,
+    given: Container[str],
 ) -> dict[str, Season]:
-    """Seasons with what is to be counted of them, and with the confidence that is worth its price; until that is known, the one of before."""
+    """Seasons with what is to be counted of them, and with the confidence that is worth its price; until that is known, the one of before.
+
+    What was counted by other marks or bounds stays, for they may be changed twice a day, and it fades; of a model that was learnt by other marks it does not.
+    """
     found = {key: msgspec.structs.replace(known, price=None) for key, known in seasons.items()}
     for key, band in counted.items():
-        known = seasons.get(key) or Season(zone=zone)
+        known = seasons[key]
         of = known.price
         if of is None:
-            of = Price(band, followed=before)
-        elif not price.is_alike(of.band, band):
+            of = Price(band, followed=DEFAULT_CONFIDENCE if key in given and known.judged else before)
+        elif key in given and not price.is_alike(of.band, band):
             of = Price(band, followed=of.followed)
-        elif of.band != band:
-            of = msgspec.structs.replace(of, band=band)
-        elif price.is_known(of):
-            of = msgspec.structs.replace(of, followed=price.to_follow(of))
+        else:
+            follow = price.is_known(of) and (another_day or of.followed < 0)
+            of = msgspec.structs.replace(
+                of, band=band, followed=price.to_follow(of) if follow else of.followed
+            )
         found[key] = msgspec.structs.replace(known, price=of)
     return found
 
