@@ -16,6 +16,5 @@ growth      memory and disk over time: written down, drawn, judged
 timeline    how long nothing came onto the log
 live        the whole of Tidewright under it, against an undisturbed run
 scripted    deciders, actuator and nats-server under it with scripted facts: the same decisions
-soon        a service as it is run there, whose checkpoints follow within a second
 verdict     what the comparisons come to, in words and numbers
 """

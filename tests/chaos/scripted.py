@@ -59,7 +59,6 @@ STILL = 1e-9
 """Log seconds per wall second: a step takes less than the least difference between two stamps."""
 STEP_S = 60.0
 WITHIN_S = 120.0
-CLOCK_AGAIN_S = 1.0
 KUBECONFIG = """{"apiVersion": "v1", "kind": "Config", "current-context": "script",
 "contexts": [{"name": "script", "context": {"cluster": "script", "user": "nobody"}}],
 "clusters": [{"name": "script", "cluster": {"server": "%s"}}], "users": [{"name": "nobody", "user": {}}]}"""
@@ -201,9 +200,9 @@ async def _follow(script: Script, source: RunningLog, killing: Killing) -> Follo
     async with log.reader([log.subjects.everything]) as reader:
         for n, (at, facts) in enumerate(script):
             while (due := min(followed.timers.values(), default=math.inf)) < at:
-                await _quiet(log, followed, reader, due, await _clock(log, due))
+                await _quiet(followed, reader, due, await _clock(log, due))
             said = await _clock(log, at)
-            await _quiet(log, followed, reader, at, said)
+            await _quiet(followed, reader, at, said)
             for start in range(0, len(facts), MAX_BATCH // 2):
                 part = facts[start : start + MAX_BATCH // 2]
                 said = await _say(log, [Message(s, registry.encode(f)) for s, f in part])
@@ -211,11 +210,11 @@ async def _follow(script: Script, source: RunningLog, killing: Killing) -> Follo
                     await asyncio.sleep(draw.uniform(0.0, 0.3))
                     killing.kill()
                 # Or answers to this part would lie before or after the next one's facts.
-                await _quiet(log, followed, reader, at, said)
+                await _quiet(followed, reader, at, said)
             while killing.killed.total() < killing.kills * (n + 1) // len(script):
                 await asyncio.sleep(draw.uniform(0.0, 0.5))
                 killing.kill()
-            await _quiet(log, followed, reader, at, said)
+            await _quiet(followed, reader, at, said)
     return followed
 
 
@@ -288,7 +287,7 @@ async def _start(supervisor: Supervisor, folder: Path) -> str:
 
 
 def _service(name: str, url: str, folder: Path) -> Program:
-    command = [sys.executable, "-m", "tests.chaos.soon", "run", name, "--nats", url, "--cluster", CLUSTER]
+    command = [sys.executable, "-m", "tidewright.cli.main", "run", name, "--nats", url, "--cluster", CLUSTER]
     command += ["--log-format", "json", "--health-port", "0"]
     if name == "actuator":
         command += ["--mode", "shadow", "--kubeconfig", str(folder / "kubeconfig")]
@@ -329,12 +328,9 @@ async def _last(log: Log, subject: str) -> Record | None:
             await asyncio.sleep(0.2)
 
 
-async def _quiet(log: Log, followed: Followed, reader: Any, now: float, said: int) -> None:
-    """Return when everything that was said, up to the sequence `said`, is decided, answered and fired.
-
-    Who folded something and decided nothing says so in his own time, and at once when a clock is set.
-    """
-    deadline, again = time.monotonic() + WITHIN_S, time.monotonic() + CLOCK_AGAIN_S
+async def _quiet(followed: Followed, reader: Any, now: float, said: int) -> None:
+    """Return when everything that was said, up to the sequence `said`, is decided, answered and fired."""
+    deadline = time.monotonic() + WITHIN_S
     while True:
         try:
             for record in await reader.fetch(timeout_s=0.1):
@@ -344,7 +340,5 @@ async def _quiet(log: Log, followed: Followed, reader: Any, now: float, said: in
         waiting = followed.open(now)
         if reader.position >= said and reader.pending == 0 and not waiting:
             return
-        if time.monotonic() > again:
-            said, again = await _clock(log, now), time.monotonic() + CLOCK_AGAIN_S
         if time.monotonic() > deadline:
             raise TimeoutError(f"still open after {WITHIN_S:g} s: {waiting[:5]} of {len(waiting)}")

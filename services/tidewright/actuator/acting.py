@@ -1,6 +1,6 @@
 """The work of the actuator: read decisions, dispatch under the budget, commit outcomes.
 
-    read --Plan--> dispatch --tasks--> outcomes --the checkpoint with them, or later--> log
+    read --Plan--> dispatch --tasks--> outcomes --the checkpoint with them, or behind them--> log
 
 A crash between a write and its outcome makes the write again, and finds it done. A process that is
 fenced drops its plan and stands by.
@@ -56,10 +56,6 @@ from tidewright.log.subjects import ALL, Parsed
 CLOCK = "clock"
 
 CLOCK_CHECK_S = 1.0
-COVERED_S = 120.0
-"""For so long outcomes may lie behind the checkpoint before one is written that covers them, wall seconds: who takes over reads them."""
-APART = 500
-"""So many of them at most."""
 CONCURRENCY = 64
 """Effects that are being applied, or wait for their next attempt."""
 REPORTS_AT_ONCE = 16
@@ -555,16 +551,15 @@ class Actuator:
         await recorded
 
     async def _commit(self) -> None:
-        """Outcomes onto the log, grouped; the checkpoint with them, or alone when it is due or lies far back."""
-        apart = 0
+        """Outcomes onto the log, grouped; without any, the checkpoint alone, when it is due or lies far back."""
         while True:
             taken: list[tuple[Job, Outcome] | None] = []
             try:
-                async with asyncio.timeout(self._covering_in_s(apart)):
+                async with asyncio.timeout(self._part.renewal_in_s):
                     taken.append(await self._outcomes.get())
             except TimeoutError:
                 ahead = self._ledger.position - self._part.position.position
-                if self._covering_in_s(apart) and ahead < READ_AGAIN:
+                if self._part.renewal_in_s and ahead < READ_AGAIN:
                     continue
             while len(taken) < MAX_BATCH - 1 and not self._outcomes.empty():
                 taken.append(self._outcomes.get_nowait())
@@ -576,12 +571,15 @@ class Actuator:
             for job, _ in group:
                 self._ledger.finish(job.seq)
             began = time.monotonic()
+            position = ActPosition(
+                at=self._at,
+                position=self._ledger.position,
+                done=self._ledger.done,
+                begun=self._ledger.begun,
+            )
             if messages and self._log.one_by_one(len(messages)):
                 messages = await self._one_by_one(messages)
-                apart += len(group) - len(messages)
-            if messages or not group or begun or apart >= APART or not self._covering_in_s(apart):
-                await self._part.commit(messages, self._position())
-                apart = 0
+            await self._part.commit(messages, position)
             self._owned_at = max(self._owned_at, began)
             for recorded in begun:
                 if not recorded.done():  # whoever waited may have been cancelled
@@ -590,16 +588,6 @@ class Actuator:
                 self._count(job, outcome)
             if self._ledger.open < READ_AHEAD:
                 self._room.set()
-
-    def _covering_in_s(self, apart: int) -> float:
-        """Wall seconds until the checkpoint is due; `apart` is how many outcomes lie behind it."""
-        renewal_s = self._part.renewal_in_s
-        return min(renewal_s, max(0.0, COVERED_S - self._part.committed_s)) if apart else renewal_s
-
-    def _position(self) -> ActPosition:
-        return ActPosition(
-            at=self._at, position=self._ledger.position, done=self._ledger.done, begun=self._ledger.begun
-        )
 
     async def _one_by_one(self, messages: list[Message]) -> list[Message]:
         """Append outcomes before the checkpoint that covers them; those that are left to be committed with it.

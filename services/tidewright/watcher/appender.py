@@ -1,8 +1,6 @@
-"""Facts onto the log: in batches, each with the checkpoint of its part, or a few apart from it.
+"""Facts onto the log: in batches, each with the checkpoint of its part.
 
-A part is a watched kind, or `metric`, or `config`: whoever advances its checkpoint owns it. A fact that is appended apart
-expects that checkpoint, so that it is taken only while the part is its writer's; the checkpoint is written after `COVERED_S`, and whoever
-claims the part looks what lies behind the one that it finds.
+A part is a watched kind, or `metric`, or `config`: whoever advances its checkpoint owns it.
 """
 
 from __future__ import annotations
@@ -16,9 +14,7 @@ import structlog
 from tidewright.host.loop import fenced
 from tidewright.host.process.once import Once
 from tidewright.log.connection import Message
-from tidewright.log.envelope import ID, MAX_BATCH, POSITION, Writer
-from tidewright.log.errors import Conflict, LogUnavailable, StoreFull
-from tidewright.log.reader import Record
+from tidewright.log.envelope import MAX_BATCH, Writer
 from tidewright.log.subjects import ALL, Subjects
 
 SERVICE = "watcher"
@@ -26,8 +22,6 @@ MAX_FACT_BYTES = 2**20
 """Of one fact, where the server takes so much: what a fact says is read and kept by many."""
 HEADERS_BYTES = 2**14
 """What of a message's size its headers may take, signatures included."""
-COVERED_S = 120.0
-"""For so long facts may be appended apart before the checkpoint is written with the next ones, wall seconds."""
 
 _log = structlog.get_logger(__name__)
 
@@ -39,7 +33,6 @@ class LogPort(fenced.LogPort, Protocol):
     def subjects(self) -> Subjects: ...
     @property
     def max_message_bytes(self) -> int: ...
-    def one_by_one(self, count: int) -> bool: ...
 
 
 class WatchPosition(fenced.Position, frozen=True, kw_only=True, tag="checkpoint.watch.v1"):
@@ -49,22 +42,10 @@ class WatchPosition(fenced.Position, frozen=True, kw_only=True, tag="checkpoint.
         resource_version: everything up to it is on the log; empty: list again.
         answered: no last word up to this sequence that an owner could not read is waited for: what each of them is about
             has been said anew, or that it is gone, or it cannot be said at all; 0: there was none.
-        apart: where to begin to look for facts that this does not cover; 0: those behind it are the only ones.
     """
 
     resource_version: str = ""
     answered: int = 0
-    apart: int = 0
-
-    def seen(self, sequence: int) -> WatchPosition:
-        """As it is taken over by who found it at this sequence: what was appended behind it is still to be looked for."""
-        return msgspec.structs.replace(self, apart=self.apart or sequence)
-
-    def resumed(self, last: Record | None) -> WatchPosition:
-        """With the resource version that the part's last fact names, where that lies apart; with none where it names none."""
-        if last is None or last.seq <= self.apart:
-            return self
-        return msgspec.structs.replace(self, resource_version=last.headers.get(POSITION, ""))
 
 
 class Appender(fenced.Part[WatchPosition]):
@@ -80,15 +61,9 @@ class Appender(fenced.Part[WatchPosition]):
         """Facts that were too large for the log since the start."""
 
     async def say(
-        self,
-        facts: Sequence[tuple[str, bytes]],
-        *,
-        resource_version: str,
-        at: float,
-        answered: int = 0,
-        apart: bool = False,
+        self, facts: Sequence[tuple[str, bytes]], *, resource_version: str, at: float, answered: int = 0
     ) -> None:
-        """Append facts (subject, body) and the new checkpoint, in as many batches as it takes; a few `apart` from it where they may be.
+        """Append facts (subject, body) and the new checkpoint, in as many batches as it takes.
 
         Only the last batch says `resource_version` and `answered`: before it, the facts are known to be incomplete
         and a restart reads them again from the position before. A fact that is too large is set aside:
@@ -97,54 +72,20 @@ class Appender(fenced.Part[WatchPosition]):
         Raises:
             Fenced: another process owns the part; nothing of the refused batch is on the log.
         """
-        messages = [self._message(*fact) for fact in self._fitting(facts)]
-        if apart and messages and self.committed_s < COVERED_S and self._names.one_by_one(len(messages)):
-            messages = await self._apart(messages, resource_version, at)
-            if not messages:
-                return
+        facts = self._fitting(facts)
         size = MAX_BATCH - 1
-        for start in range(0, len(messages), size) or (0,):
-            position = msgspec.structs.replace(self.position, at=at)
-            if start + size >= len(messages):
-                position = msgspec.structs.replace(
-                    position,
-                    resource_version=resource_version,
-                    answered=max(position.answered, answered),
-                    apart=0,
-                )
-            await self.commit(messages[start : start + size], position)
-
-    def _message(self, subject: str, body: bytes) -> Message:
-        self._facts += 1
-        return Message(subject, body, self._writer.headers(f"{self._name}.{self._facts}"))
-
-    async def _apart(self, messages: list[Message], resource_version: str, at: float) -> list[Message]:
-        """Append messages while the checkpoint is ours; those that are left to be committed with it.
-
-        The last one names the resource version up to which everything is on the log then.
-        """
-        since = self.sequence
-        if resource_version:
-            headers = {**(messages[-1].headers or {}), POSITION: resource_version}
-            messages[-1] = msgspec.structs.replace(messages[-1], headers=headers)
-        for place, message in enumerate(messages):
-            try:
-                await self.append(message)
-            except (Conflict, StoreFull):
-                return messages[place:]  # nothing of it is there, and a commit finds out why
-            except LogUnavailable:
-                # Behind another checkpoint it does not come any more: what is there by then is all.
-                await self.commit([], msgspec.structs.replace(self.position.seen(since), at=at))
-                return messages[place + await self._is_there(message, since) :]
-        return []
-
-    async def _is_there(self, message: Message, since: int) -> bool:
-        """Whether a message was appended after all, behind a sequence."""
-        last: Record | None = None
-        async for attempt in fenced.attempts(self._in_flight):
-            with attempt:
-                last = await self._log.last(message.subject)
-        return last is not None and last.seq > since and last.headers.get(ID) == (message.headers or {})[ID]
+        for start in range(0, len(facts), size) or (0,):
+            messages = []
+            for subject, body in facts[start : start + size]:
+                self._facts += 1
+                messages.append(Message(subject, body, self._writer.headers(f"{self._name}.{self._facts}")))
+            last = start + size >= len(facts)
+            version = resource_version if last else self.position.resource_version
+            through = max(self.position.answered, answered if last else 0)
+            position = msgspec.structs.replace(
+                self.position, at=at, resource_version=version, answered=through
+            )
+            await self.commit(messages, position)
 
     def _fitting(self, facts: Sequence[tuple[str, bytes]]) -> Sequence[tuple[str, bytes]]:
         """Those that the server takes; a refused one would hold up all behind it for ever."""

@@ -1,6 +1,6 @@
 """One kind, from the API server onto the log, for as long as this process owns it.
 
-claim -> read back what was said -> list or resume -> diff -> stamp -> append, with the checkpoint or under it
+claim -> read back what was said -> list or resume -> diff -> stamp -> append with the checkpoint
 
 A follower that is fenced drops its state and stands by: it claims again when the new owner is not there any more.
 """
@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from operator import attrgetter
 from typing import Protocol
 
 import msgspec
@@ -130,14 +129,12 @@ class Follower:
         await self._appender.keep(self._own, kind=self.kind.name)
 
     async def _own(self) -> None:
-        position = await self._appender.claim(WatchPosition.seen)
+        position = await self._appender.claim()
         self._stamp.raise_to(position.at)
         self._diff, self._unchanged, self._unread_to = Diff(self.kind), 0, 0
         self._refused.clear()
         self._version = position.resource_version
-        last = await self._read_back()
-        if not self._unread_to:  # else all is listed anyway
-            self._version = position.resumed(last).resource_version
+        await self._read_back()
         if self._version:
             self._synced()
         self.heard.begins()
@@ -151,18 +148,15 @@ class Follower:
         finally:
             self.heard.ends()
 
-    async def _read_back(self) -> Record | None:
-        """What was said last on each object; the last of it all."""
-        names = [self.kind.name, self.kind.once] if self.kind.once else [self.kind.name]
-        said = [await self._read_back_kind(name) for name in names]
+    async def _read_back(self) -> None:
+        await self._read_back_kind(self.kind.name)
+        if self.kind.once:
+            await self._read_back_kind(self.kind.once)
         if known := len(self._diff.objects):
             _log.info("read back", kind=self.kind.name, objects=known)
-        return max((record for record in said if record is not None), key=attrgetter("seq"), default=None)
 
-    async def _read_back_kind(self, name: str) -> Record | None:
-        last: Record | None = None
+    async def _read_back_kind(self, name: str) -> None:
         async for record in self._log.last_per_subject([self._log.subjects.facts("*", name)]):
-            last = record if last is None or record.seq > last.seq else last
             try:
                 fact = registry.decode(record.body)
             except registry.NotAnEvent as error:
@@ -179,7 +173,6 @@ class Follower:
                 if self._once.due("newer", name):
                     _log.warning("last words of a newer version, saying them again", kind=name)
                 self._unread(record)
-        return last
 
     def _unread(self, record: Record) -> None:
         """A last word says nothing to this version: what there is, is said again, and what is gone, too."""
@@ -269,7 +262,7 @@ class Follower:
         self.progress.unchanged = self._diff.unchanged
         self.progress.malformed = self._diff.malformed
         if facts or listed or self._diff.unchanged - self._unchanged >= UNCHANGED:
-            await self._say(facts, at, answered=self._unread_to if listed else 0, covering=listed)
+            await self._say(facts, at, answered=self._unread_to if listed else 0)
         if listed:
             self._synced()
             said = self.progress.facts - self._before_list
@@ -300,21 +293,15 @@ class Follower:
             _log.warning("deletion skipped", kind=self.kind.name, error=str(error))
             return []
 
-    async def _say(self, facts: list[Fact], at: float, *, answered: int = 0, covering: bool = False) -> None:
-        """Stamp, append, and only then tell others in this process; `covering`: the checkpoint has to be written with it."""
+    async def _say(self, facts: list[Fact], at: float, *, answered: int = 0) -> None:
+        """Stamp, append, and only then tell others in this process."""
         messages: list[tuple[str, bytes]] = []
         for n, fact in enumerate(facts):
             stamped = msgspec.structs.replace(fact, at=at)
             facts[n] = stamped
             messages.append((self._subject(stamped), registry.encode(stamped)))
         began = time.monotonic()
-        await self._appender.say(
-            messages,
-            resource_version=self._version,
-            at=at,
-            answered=answered,
-            apart=bool(self._version) and not covering,
-        )
+        await self._appender.say(messages, resource_version=self._version, at=at, answered=answered)
         self._pace.took(time.monotonic() - began)
         self._unchanged = self._diff.unchanged
         self.progress.facts += len(facts)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable
-from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -20,7 +19,6 @@ import structlog
 from tidewright.events import registry
 from tidewright.events.autoscaler import DatadogMonitorGone
 from tidewright.events.facts import ObjectFact, WorkloadGone, WorkloadObserved
-from tidewright.host.loop.fenced import answered
 from tidewright.host.ports.tokens import EVERYTHING, Token
 from tidewright.kube.client import Kube
 from tidewright.kube.discovery import Discovery
@@ -30,7 +28,7 @@ from tidewright.kube.projection import workloads
 from tidewright.kube.projection.reading import Malformed
 from tidewright.log.clock import Clock
 from tidewright.watcher import metric_facts
-from tidewright.watcher.appender import Appender, WatchPosition
+from tidewright.watcher.appender import Appender
 from tidewright.watcher.diff import digest_of
 from tidewright.watcher.follow import FactLog
 from tidewright.watcher.kind_ownership import Heard
@@ -185,8 +183,8 @@ class Sampler:
         await self._appender.keep(self._own, kind=METRIC)
 
     async def _own(self) -> None:
-        position = await self._appender.claim(WatchPosition.seen)
-        self._stamp.raise_to(max(position.at, await self._sampled_at()))
+        position = await self._appender.claim()
+        self._stamp.raise_to(position.at)
         self._scales.clear()
         self._gates.clear()
         try:
@@ -197,15 +195,6 @@ class Sampler:
         finally:
             self._owns = False
             self._refuse_waiting()
-
-    async def _sampled_at(self) -> float:
-        """Log time of the last answer: the checkpoint may be from before it."""
-        at = 0.0
-        for kind in (METRIC, WORKLOAD, RECOMMENDATION):
-            last = await answered(partial(self._log.last, self._log.subjects.facts("*", kind)))
-            if last is not None:
-                at = max(at, registry.read(last.body).at)
-        return at
 
     def _refuse_waiting(self) -> None:
         """Whoever pushed and waits is told to push again."""
@@ -387,7 +376,7 @@ class Sampler:
                 (subject, registry.encode(msgspec.structs.replace(fact, at=at))) for subject, fact, _ in group
             ]
             try:
-                await self._appender.say(messages, resource_version="", at=at, apart=True)
+                await self._appender.say(messages, resource_version="", at=at)
             except BaseException:
                 for *_, done in group:
                     _refuse(done)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
-from operator import eq
 from typing import Any, cast
 
 import pytest
@@ -161,43 +159,3 @@ async def test_what_was_decided_last_may_age_out_before_it_is_read(
         await until(lambda: outcomes(log), lambda found: found == 1)
     assert asked > 1
     assert there.written == [{"replicas": 1}]
-
-
-async def test_who_takes_over_finds_outcomes_that_no_checkpoint_covers(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Twice: who claimed it and died before it covered them left them to the next."""
-    monkeypatch.setattr(acting, "OWNED_S", 0.0)
-    there = Object()
-    async with acts(log, there) as first:
-        await until(lambda: first._part.sequence)
-        for number in (1, 2, 3):
-            await decide(log, status(number))
-            await until(lambda: outcomes(log), partial(eq, number))
-        covered = first._part.sequence
-    answered = await log.last(log.subjects.outcomes("*"))
-    assert answered is not None
-    assert covered < answered.seq
-    for _ in range(2):
-        async with acts(log, there) as other:
-            await until(lambda: other._part.sequence and other._read_up.is_set())
-            assert other._ledger.open == 0
-    async with acts(log, there):
-        await decide(log, status(4))
-        await until(lambda: outcomes(log), lambda found: found == 4)
-    assert there.written == [{"replicas": number} for number in (1, 2, 3, 4)]
-
-
-async def test_outcomes_are_covered_after_a_while_though_nothing_more_is_decided(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(acting, "COVERED_S", 0.3)
-    there = Object()
-    async with acts(log, there) as actuator:
-        await until(lambda: actuator._part.sequence)
-        await decide(log, status(1))
-        await until(lambda: outcomes(log), lambda found: found == 1)
-        answered = await log.last(log.subjects.outcomes("*"))
-        assert answered is not None
-        await until(lambda: actuator._part.sequence > answered.seq)
-    assert actuator._part.position.position >= answered.seq - 1

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import pytest
-
 from tests.bench.log_takeover import World
 from tests.nats_server import EmbeddedServer
 from tests.unit.host.counting import COUNTING, State
@@ -62,10 +60,9 @@ async def test_the_standby_follows_and_decides_on_when_the_owner_stops(log: Log)
 
 
 async def test_a_standby_that_takes_over_has_the_mapping_of_time_that_came_before_the_last_checkpoint(
-    log: Log, monkeypatch: pytest.MonkeyPatch
+    log: Log,
 ) -> None:
     """It only folds that event, and its timers would be set by the old mapping."""
-    monkeypatch.setattr("tidewright.host.loop.host.COMMIT_AFTER_S", 0.1)
     async with replica(log) as first, replica(log) as second:
         hosts = (first, second)
         await until(lambda: any(h.owned for h in hosts) and any(h.warm for h in hosts))

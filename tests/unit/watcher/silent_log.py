@@ -19,5 +19,5 @@ class SilentLog:
         for record in nothing:
             yield record
 
-    async def claim(self, seen: object = None) -> WatchPosition:
+    async def claim(self) -> WatchPosition:
         return WatchPosition()

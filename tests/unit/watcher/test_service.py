@@ -35,7 +35,6 @@ from tidewright.host.loop import fenced
 from tidewright.host.process.health import Health
 from tidewright.host.process.process import Process, ProcessOptions
 from tidewright.log.connection import Log, Message
-from tidewright.log.envelope import POSITION
 from tidewright.log.reader import Reader
 from tidewright.log.subjects import ALL
 from tidewright.watcher import sampler, service
@@ -203,29 +202,6 @@ async def test_a_restart_resumes_without_listing_or_saying_again(
     async with watching(cluster, nats, tmp_path, kinds=("pod",)):
         await tail.until(is_pod("b"))
     assert [event.name for event in tail.events if isinstance(event, PodObserved)] == ["a", "b"]
-    assert cluster.requests.count(PODS) == lists + 1  # the watch alone
-
-
-async def test_a_restart_goes_on_behind_facts_that_no_checkpoint_covers(
-    cluster: Cluster, nats: EmbeddedServer, log: Log, tail: Tail, tmp_path: Path
-) -> None:
-    """From the checkpoint on, the pod would be seen pending and running once more."""
-    phases = ["Pending", "Running", "Failed"]
-    async with watching(cluster, nats, tmp_path, kinds=("pod",)):
-        for phase in phases:
-            await cluster.put(PODS, "shop", "a", status={"phase": phase})
-            await tail.until(is_pod("a", phase=phase))
-    checkpoint = await log.last(log.subjects.checkpoint(ALL, "watcher", "pod"))
-    last = await log.last(log.subjects.facts("*", "pod"))
-    assert checkpoint is not None
-    assert last is not None
-    assert (checkpoint.seq < last.seq, last.headers.get(POSITION)) == (True, str(cluster.version))
-    lists = cluster.requests.count(PODS)
-    await cluster.put(PODS, "shop", "b")
-    async with watching(cluster, nats, tmp_path, kinds=("pod",)):
-        await tail.until(is_pod("b"))
-    said = [event for event in tail.events if isinstance(event, PodObserved)]
-    assert [event.phase for event in said if event.name == "a"] == phases
     assert cluster.requests.count(PODS) == lists + 1  # the watch alone
 
 

@@ -63,7 +63,6 @@ class Owned(Generic[State]):
         alarms: of its timers, those that are fired with its commits.
         urgent: somebody waits for what is pending.
         dirty: events folded since the last commit.
-        fresh: nothing was committed since our claim.
         halted: why the slot stopped, empty while it goes on.
         begun: of events not covered by a checkpoint, how many of their decisions are recorded already.
     """
@@ -80,7 +79,6 @@ class Owned(Generic[State]):
     alarms: Alarms = field(default_factory=Alarms)
     urgent: bool = False
     dirty: int = 0
-    fresh: bool = True
     halted: str = ""
     begun: dict[int, int] = field(default_factory=dict)
     committed_at: float = field(default_factory=time.monotonic)
@@ -104,7 +102,7 @@ class Owned(Generic[State]):
         """Nothing is pending any more."""
         self.pending.clear()
         self.clear_timers()
-        self.urgent = self.fresh = False
+        self.urgent = False
         self.dirty = 0
 
     def clear_timers(self) -> None:

@@ -281,11 +281,6 @@ class Part(Generic[P]):
         return self._sequence
 
     @property
-    def committed_s(self) -> float:
-        """Wall seconds since the checkpoint was written last."""
-        return asyncio.get_running_loop().time() - self._committed_at
-
-    @property
     def renewal_in_s(self) -> float:
         """Wall seconds until the checkpoint is to be said again; at most `TURN_S`, for who waits for something else."""
         due = self._committed_at + self._in_flight.renew_s

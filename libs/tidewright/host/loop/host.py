@@ -43,9 +43,8 @@ from tidewright.log.snapshots import Snapshots
 from tidewright.log.subjects import Slot
 
 COMMIT_AFTER_EVENTS = 2000
-COMMIT_AFTER_S, COMMIT_FIRST_S = 120.0, 1.0
-"""A fold without decisions is not committed at once: folding it again gives the same, in a moment, and a checkpoint is larger
-than most facts. The first commit behind a claim comes sooner: it says of a slot that had stopped that it goes on."""
+COMMIT_AFTER_S = 1.0
+"""A fold without decisions is not committed at once: folding it again gives the same."""
 COMMIT_PENDING = MAX_BATCH // 2
 """Decisions pending, over all slots, that are not let grow further within a fetch."""
 HANDOVER_S = 0.4
@@ -367,8 +366,8 @@ class Host(Generic[State]):
                 owned.dirty += 1  # an idle slot moves on, too, so that a restart has little to read
                 due.append(owned)
             elif (
-                owned.size
-                or (owned.dirty and (everything or age > (COMMIT_FIRST_S if owned.fresh else COMMIT_AFTER_S)))
+                owned.pending
+                or (owned.dirty and (everything or age > COMMIT_AFTER_S))
                 or self.firing.in_s([owned]) <= 0.0
             ):
                 due.append(owned)
@@ -376,7 +375,7 @@ class Host(Generic[State]):
 
     def _commits_in_s(self) -> float:
         """Wall seconds until there is something to commit, and it may be; infinite while nothing waits."""
-        wait_s = 0.0 if any(o.size for o in self.owned.values()) else self.firing.in_s(self.owned.values())
+        wait_s = 0.0 if any(o.pending for o in self.owned.values()) else self.firing.in_s(self.owned.values())
         return max(wait_s, self._may_commit_in_s())
 
     def _may_commit_in_s(self) -> float:

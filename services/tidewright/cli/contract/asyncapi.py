@@ -36,7 +36,6 @@ HEADERS = {
     envelope.INCARNATION: "Random per process start of the writer.",
     envelope.VERSION: "Software version of the writer.",
     envelope.TRACEPARENT: "W3C trace context.",
-    envelope.POSITION: "Of a fact that no checkpoint covers yet: the resource version up to which everything about its kind is on the log.",
 }
 
 
