@@ -14,7 +14,7 @@ from tests.e2e.conftest import Services
 from tests.waiting import until
 from tidewright.events import registry
 from tidewright.events.decisions import ScaleWorkload
-from tidewright.events.facts import MetricSampled
+from tidewright.events.facts import MetricSampled, PodObserved
 from tidewright.events.timers import TimerFired
 from tidewright.host.fold.order import cause_of
 
@@ -112,9 +112,20 @@ async def facts(running: Services, world: World) -> list[MetricSampled]:
     return [event for event in found if isinstance(event, MetricSampled)]
 
 
+async def ready_pods(running: Services, world: World) -> int:
+    """Pods of the namespace of which the log says that they are ready."""
+    async with await running.log() as log:
+        pattern = f"{log.subjects.root}.fact.*.pod.{world.namespace}.>"
+        said = [registry.decode(record.body) async for record in log.last_per_subject([pattern])]
+    return sum(isinstance(event, PodObserved) and event.ready is True for event in said)
+
+
 async def test_a_pushed_sample_is_reacted_to_at_once(world: World, running: Services) -> None:
     target = await world.deployment()
     await world.autoscaler()
+    await until(
+        lambda: ready_pods(running, world), lambda ready: ready == 2
+    )  # else the second one has it scaled
     await push(running, world, 60)
     await world.until(target, wants(6))
     _, cause = await scales(running, world)
