@@ -57,12 +57,14 @@ class Outage:
         return first
 
     def _fails(self) -> bool:
+        """Whether that is to be said: it is new, or was said to be over."""
         now = self._monotonic()
         new = now - self._failed_at > OVER_S
+        said = self._open and not new
         if new:
             self._began, self._left = now, False
         self._failed_at, self._open = now, True
-        return new
+        return not said
 
 
 OUTAGE: Final = Outage()

@@ -190,6 +190,14 @@ async def test_a_part_that_is_given_up_is_not_taken_for_altered(log: Log) -> Non
         records = [record async for record in reader.until_current()]
     assert [b'"incarnation":""' in record.body for record in records] == [False, True]
     assert found_in(log, records) == []
+    nobodys = records[0].body.replace(watcher.incarnation.encode(), b"")
+    others = msgspec.structs.replace(
+        records[0],
+        subject=log.subjects.checkpoint(ALL, "actuator", "effects"),
+        headers={**records[0].headers, envelope.WRITER: "actuator"},
+        body=nobodys,
+    )
+    assert [seq for seq, _ in found_in(log, [others])] == [others.seq], "nobody else gives anything up"
     stolen = records[0].body.replace(watcher.incarnation.encode(), b"0123456789abcdef")
     records[0] = msgspec.structs.replace(records[0], body=stolen)
     assert [seq for seq, _ in found_in(log, records)] == [records[0].seq]

@@ -57,6 +57,16 @@ def test_that_it_is_over_is_said_once_when_nothing_has_failed_for_a_while(clock:
     assert lines[-1]["after_s"] == 7.0
 
 
+def test_what_fails_after_it_was_said_to_be_over_is_said_again(clock: Clock) -> None:
+    outage = Outage(clock)
+    with capture_logs() as lines:
+        for _ in range(2):
+            outage.met("reading", NO_ANSWER)
+            clock.now += CALM_S
+            outage.answered()
+    assert [line["event"] for line in lines] == [AWAY, BACK, AWAY, BACK]
+
+
 def test_what_is_no_outage_is_told_by_whoever_meets_it(clock: Clock) -> None:
     outage = Outage(clock)
     with capture_logs() as lines:

@@ -129,11 +129,11 @@ class Provenance:
             case "checkpoint":
                 commit = _COMMIT.search(body)
                 rightful = third
-                # One that gives a part up says that it is nobody's.
-                owners = (f'"incarnation":"{owner}"'.encode() for owner in (incarnation, ""))
+                # A watcher that gives a part up says that it is nobody's.
+                named = (incarnation, "") if third == "watcher" else (incarnation,)
                 agrees = commit is None or (
                     said.endswith(f".{incarnation}.{commit[1].decode()}")
-                    and any(owner in body for owner in owners)
+                    and any(f'"incarnation":"{owner}"'.encode() in body for owner in named)
                 )
             case "decision":
                 rightful, agrees = third, f'"id":"{said}"'.encode() in body
