@@ -19,10 +19,10 @@ from tidewright.provisioning.cluster.cluster_state import Readiness, readiness
 from tidewright.provisioning.differences import DIFFERENCES
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.pack.classes import Item
-from tidewright.provisioning.pack.estimate import estimate
+from tidewright.provisioning.pack.estimate import UNLIMITED, Fill, Order, _Counting, estimate
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.pack.runs import Needs, Runs, needs_of
-from tidewright.provisioning.pack.templates import Template
+from tidewright.provisioning.pack.templates import Estimate, Template
 from tidewright.provisioning.pack.topology import Walk
 from tidewright.provisioning.scaledown import passes
 from tidewright.provisioning.scaledown.simulation.placing import Destinations
@@ -267,8 +267,8 @@ def template(**more: int) -> Template:
     )
 
 
-def test_an_estimate_whose_nodes_run_out_tries_to_hold_more_but_not_in_place_of_larger_pods() -> None:
-    """Two of each: largest first, both of the one kind are on one node, and only one of the other beside them."""
+def beside_one_of_a_node() -> list[Item]:
+    """Pods, and others of which a node has one."""
     apart = PodTerm(key=HOST, selector=LabelSelector.parse("app=b"), namespaces=frozenset({"ns"}))
     one = PodShape(digest="a", namespace="ns", requests={"cpu": 400, "memory": 400, "pods": 1})
     other = PodShape(
@@ -278,10 +278,56 @@ def test_an_estimate_whose_nodes_run_out_tries_to_hold_more_but_not_in_place_of_
         requests={"cpu": 500, "memory": 200, "pods": 1},
         anti_affinity=(apart,),
     )
-    assert estimate([Item(one, 2), Item(other, 2)], template(memory=1000), 2).placed == (2, 2)
+    return [Item(one, 2), Item(other, 2)]
+
+
+def test_an_estimate_whose_nodes_run_out_tries_to_hold_more_but_not_in_place_of_larger_pods() -> None:
+    """Two of each: largest first, both of the one kind are on one node, and only one of the other beside them."""
+    assert estimate(beside_one_of_a_node(), template(memory=1000), 2).placed == (2, 2)
     small, large = item("small", 100, 20), item("large", 950, 3)
     assert estimate([small, large], template(), 1).placed == (0, 1)
     assert estimate([small, large], template(), 9).placed == (20, 3)
+
+
+def tries(monkeypatch: pytest.MonkeyPatch, items: list[Item], limit: int) -> int:
+    """How many packings an estimate tries."""
+    packed = []
+    once = _Counting.pack
+
+    def pack(self: _Counting, order: Order, fill: Fill) -> Estimate:
+        packed.append((tuple(order), fill))
+        return once(self, order, fill)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_Counting, "pack", pack)
+        estimate(items, template(memory=1000), limit)
+    assert len(packed) == len(set(packed))
+    return len(packed)
+
+
+def of_two(shapes: int) -> list[Item]:
+    """Pods of which two or three are on a node, that are larger in one or the other."""
+    sizes = [(260 + 37 * n % 220, 260 + 53 * n % 239) for n in range(shapes)]
+    return [
+        Item(PodShape(digest=f"{n}", requests={"cpu": cpu, "memory": memory, "pods": 1}), 3)
+        for n, (cpu, memory) in enumerate(sizes)
+    ]
+
+
+def test_some_shapes_are_packed_in_all_ways_and_many_in_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each try of many shapes takes long."""
+    assert tries(monkeypatch, of_two(12), UNLIMITED) == 12
+    assert tries(monkeypatch, of_two(12), 5) == 20
+    assert tries(monkeypatch, of_two(400), UNLIMITED) <= 6
+    assert tries(monkeypatch, of_two(400), 200) <= 6
+
+
+def test_no_more_is_tried_once_all_pods_are_on_as_few_nodes_as_can_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where the limit bound at first."""
+    assert tries(monkeypatch, beside_one_of_a_node(), 2) == 3
+    assert estimate(beside_one_of_a_node(), template(memory=1000), 2).placed == (2, 2)
 
 
 def test_nodes_are_filled_from_the_fullest_or_the_emptiest() -> None:

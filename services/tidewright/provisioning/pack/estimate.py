@@ -88,22 +88,27 @@ def estimate(
         return Rows(items, template, limit, world).pack(order)
     packer = _Counting(items, template, limit)
     best = packer.pack(order, Runs.round_robin)
-    bound = packer.lower_bound(best.placed)
+    a_try, tight = packer.looks, best.nodes <= packer.lower_bound(best.placed)
     binds = limit > 0 and best.pods < packer.placeable
-    if best.nodes <= bound and not binds:
+    if tight and not binds:
         return best
-    first = best.placed
+    first, left = best.placed, MOST_LOOKS
+    usual, more = packer.alternatives(order, binds=binds)
     tried: set[tuple[tuple[int, ...], Fill]] = {(tuple(order), Runs.round_robin)}
-    for candidate, fill in packer.alternatives(order, binds=binds):
-        if (tuple(candidate), fill) in tried:
+    for number, (candidate, fill) in enumerate(usual + more):
+        free = number < len(usual) and not tight
+        if (tuple(candidate), fill) in tried or not (free or a_try <= left):
             continue
         tried.add((tuple(candidate), fill))
+        before = packer.looks
         other = packer.pack(candidate, fill)
+        if not free:
+            left -= packer.looks - before
         if binds and any(more < least for more, least in zip(other.placed, first, strict=True)):
             continue  # more pods are not better where they are in place of larger ones
         if (-other.pods, other.nodes) < (-best.pods, best.nodes):
             best = other
-            if not binds and best.nodes <= bound:
+            if best.pods >= packer.placeable and best.nodes <= packer.lower_bound(best.placed):
                 break
     return best
 
@@ -142,15 +147,23 @@ def _repelled(items: Sequence[Item], template: Template, cluster: Grid) -> bool:
 
 
 Fill: TypeAlias = Callable[[Runs, Needs, int], int]
+Try: TypeAlias = tuple[Order, Fill]
+MOST_LOOKS = 4_000
+"""So many looks of a shape at nodes may go into tries that are not usual: some dozens of shapes have all of them, many shapes none."""
 
 
 class _Counting:
-    """The estimate by counting, for shapes without terms on wider domains."""
+    """The estimate by counting, for shapes without terms on wider domains.
+
+    Attributes:
+        looks: how often a shape was held against nodes that are equal, a measure of what all packings so far have taken.
+    """
 
     def __init__(self, items: Sequence[Item], template: Template, limit: int) -> None:
         self.items = items
         self.template = template
         self.limit = limit
+        self.looks = 0
         free = template.free()
         names = sorted({name for item in items for name, amount in item.shape.requests.items() if amount > 0})
         at = {name: index for index, name in enumerate(names)}
@@ -199,6 +212,7 @@ class _Counting:
         grow = True
         for i in order:
             needs, rest, per_node = self.needs[i], self.items[i].count, self.per_node[i]
+            self.looks += 1 + len(runs.runs)
             if per_node or not needs.amounts:
                 done = fill(runs, needs, rest)
                 placed[i] += done
@@ -253,8 +267,8 @@ class _Counting:
                 best = max(best, -(-count // self.per_node[needs.index]))
         return best
 
-    def alternatives(self, order: Order, *, binds: bool) -> list[tuple[Order, Fill]]:
-        """Other orders and fills, in the order in which they are tried; `binds`: more would be placed with more nodes."""
+    def alternatives(self, order: Order, *, binds: bool) -> tuple[list[Try], list[Try]]:
+        """Other orders and fills: the usual ones, that are quick, and more; `binds`: more would be placed with more nodes."""
         share = [
             [amount / self.fresh[r] if self.fresh[r] else 0.0 for r, amount in needs.amounts]
             for needs in self.needs
@@ -264,11 +278,12 @@ class _Counting:
         by_sum = sorted(order, key=lambda i: (-sum(share[i]), rank[i]))
         by_square = sorted(order, key=lambda i: (-sum(x * x for x in share[i]), rank[i]))
         as_given = sorted(order, key=lambda i: (-share_of_both(self.items[i], self.template), i))
-        orders = [order, as_given, by_largest, by_sum, by_square]
         # Where the limit binds, the number of pods counts: the ones that take the least first.
-        orders.append(sorted(order, key=lambda i: (-self.per_node[i], rank[i])))
-        if binds:
-            orders.append(by_largest[::-1])
-            orders.append(by_sum[::-1])
-        fills = (Runs.first_fit, Runs.round_robin, Runs.tightest, Runs.widest)
-        return [(o, fill) for o in orders for fill in fills]
+        by_room = sorted(order, key=lambda i: (-self.per_node[i], rank[i]))
+        usual: list[Order] = [order, by_largest, by_sum, by_square, *([by_room] if self.limit > 0 else [])]
+        others = [as_given, by_room, *([by_largest[::-1], by_sum[::-1]] if binds else [])]
+        more: list[Try] = [(o, Runs.first_fit) for o in others]
+        more += [
+            (o, fill) for fill in (Runs.round_robin, Runs.tightest, Runs.widest) for o in (*usual, *others)
+        ]
+        return [(o, Runs.first_fit) for o in usual], more

@@ -134,15 +134,21 @@ class Runs:
 
     def first_fit(self, needs: Needs, count: int) -> int:
         """Fill the nodes one after the other; the number placed."""
+        return self._fill(needs, count, None)
+
+    def _fill(self, needs: Needs, count: int, rooms: list[int] | None) -> int:
+        """First fit; `rooms`: how many each run's nodes take, where that is known."""
         remaining = count
         index = 0
         while index < len(self.runs) and remaining > 0:
             run = self.runs[index]
-            room = needs.room(run.free, run.held, run.stock)
+            room = needs.room(run.free, run.held, run.stock) if rooms is None else rooms[index]
             if room:
                 full = min(run.nodes, remaining // room)
                 if 0 < full < run.nodes:
                     self._split(index, full)
+                    if rooms is not None:
+                        rooms.insert(index, room)
                     run = self.runs[index]
                 if full:
                     _put(run, needs, room)
@@ -156,13 +162,17 @@ class Runs:
 
     def tightest(self, needs: Needs, count: int) -> int:
         """Fill those nodes first that take the fewest; the number placed."""
-        self.runs.sort(key=lambda run: needs.room(run.free, run.held, run.stock))
-        return self.first_fit(needs, count)
+        return self._ranked(needs, count, 1)
 
     def widest(self, needs: Needs, count: int) -> int:
         """Fill those nodes first that take the most; the number placed."""
-        self.runs.sort(key=lambda run: -needs.room(run.free, run.held, run.stock))
-        return self.first_fit(needs, count)
+        return self._ranked(needs, count, -1)
+
+    def _ranked(self, needs: Needs, count: int, sign: int) -> int:
+        rooms = [needs.room(run.free, run.held, run.stock) for run in self.runs]
+        order = sorted(range(len(rooms)), key=lambda i: sign * rooms[i])
+        self.runs = [self.runs[i] for i in order]
+        return self._fill(needs, count, [rooms[i] for i in order])
 
     def round_robin(self, needs: Needs, count: int) -> int:
         """One pod per node and round, beginning at the pointer; the number placed."""
