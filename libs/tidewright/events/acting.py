@@ -94,13 +94,14 @@ def _care(held: Held) -> tuple[int, bool]:
     return RANKS[held.mode], not held.reports
 
 
-def is_urgent(decision: Decision) -> bool:
-    """Whether a decision changes something that somebody waits for: reports, and what is not done, are none.
+def is_urgent(decision: Decision, now: float) -> bool:
+    """Whether a decision changes something that somebody waits for, `now` by the log: reports, and what is not done, are none.
 
-    A timer that is due as it is set stands for what follows it.
+    A timer that is due as it is set stands for what follows it. It is by what was said last, not by the event
+    that is answered: a timer fires with the time at which it was due, and others may have spoken since.
     """
     if isinstance(decision, SetTimer):
-        return decision.due <= decision.at
+        return decision.due <= max(decision.at, now)
     return isinstance(decision, Effect) and not decision.shadow and not isinstance(decision, _REPORTS)
 
 

@@ -207,10 +207,11 @@ def test_the_endpoints_are_those_of_the_table_of_services() -> None:
         (scale(3), True),
         (scale(3, shadow=True), False),
         (SetTimer(at=2.0, key="removals", due=2.0), True),
+        (SetTimer(at=1.0, key="removals", due=2.0), True),
         (SetTimer(at=2.0, key="scan", due=2.001), False),
     ],
 )
 def test_what_changes_something_is_urgent_and_so_is_what_is_due_as_it_is_said(
     decision: Decision, *, urgent: bool
 ) -> None:
-    assert acting.is_urgent(decision) is urgent
+    assert acting.is_urgent(decision, now=2.0) is urgent

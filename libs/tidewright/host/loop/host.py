@@ -475,7 +475,7 @@ class Host(Generic[State]):
             if n < recorded:
                 continue  # by the owner before, which died between two parts of a commit
             owned.pending.append(planned.message)
-            owned.urgent = owned.urgent or acting.is_urgent(encoded.decision)
+            owned.urgent = owned.urgent or acting.is_urgent(encoded.decision, owned.fold.at)
             if planned.entry is not None:
                 owned.pending.append(planned.entry)
             self._pending += 1
