@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator
 
@@ -26,6 +27,17 @@ def daily(at: float) -> int:
 def weekly(at: float) -> int:
     """As `daily`, but two days of seven are quiet."""
     return 100_000 if at // DAY_S % 7 < 2 else daily(at)
+
+
+def rising_late(at: float) -> int:
+    """Nearly flat for ten days, and then high by day."""
+    by_day = 16_000_000 * max(0.0, math.sin((at % DAY_S / DAY_S - 0.25) * 2 * math.pi)) ** 2
+    return int(18_000_000 + by_day * 0.02 if at < 10 * DAY_S else 4_000_000 + by_day)
+
+
+def other_every_hour(at: float) -> int:
+    """High and low by turns, and the day after the other way round."""
+    return 8_000 if (at // DAY_S % 7 + at // 3600) % 2 else 1_000
 
 
 def samples(
@@ -203,3 +215,25 @@ def test_another_lead_keeps_the_profile_and_forgets_the_errors() -> None:
     s.unlearn(season)
     assert season.day == day
     assert expected(season).mute == s.LEARNING
+
+
+@pytest.mark.parametrize("load", [rising_late, other_every_hour])
+def test_so_they_do_with_a_sample_every_minute_for_weeks(load: Callable[[float], int]) -> None:
+    """With all that there is: what comes within minutes, a local time, prices, and a load of as many digits as it may have."""
+    chance = random.Random(3)
+    band = Band(600_000, 1_000_000, 570_000, 1_050_000, 2, 10_000, 50_000, 20_000, 60, 3600)
+    season = Season(zone="CET-1CEST,M3.5.0,M10.5.0/3", price=Price(band, followed=0.91))
+    for n in range(15 * 1440):
+        at = n * 60.0
+        noisy = int(load(at) * 1000 * (1 + 0.05 * chance.random()))
+        s.add(season, 1.78e9 // DAY_S * DAY_S + at + 0.123456, noisy, lead_s=600.0, confidence=0.91)
+        if n % 97 == 0:
+            assert MOST_METRICS * (len(msgspec.json.encode(season)) + 100) <= MOST_BYTES
+    assert season.ripple is not None
+    assert season.price is not None
+    assert season.price.runs
+
+
+def test_two_days_are_enough_for_the_longest_lead() -> None:
+    season = folded(samples(daily, 2.1), lead_s=21600.0)
+    assert s.mute(season, 0.5) != s.LEARNING

@@ -40,13 +40,13 @@ SPANS_S = (300.0, 3600.0, 21600.0)
 TERMS = 2 + len(SPANS_S)
 PRIOR = (1.0, 1.0, 0.3, 0.2, 0.1, 0.0)
 """The weights of the terms while little is known, the last that of what a ripple says."""
-ISSUED_PER_LEAD = 12
-"""So many forecasts within a lead are judged at most."""
+ISSUED_PER_LEAD = 4
+"""So many forecasts within a lead are judged at most: they are much alike, and all that wait are stored."""
 BINS, FIRST_BIN, PER_ERROR = 48, -16, 4
 """Errors are counted in so many bins, the first of them at -4 times the usual error, each a quarter of it wide."""
 ONE = 1000
 """What counts once; counts fade, and are integers."""
-LEAST_JUDGED = 30
+LEAST_JUDGED = 20
 LEAST_DAYS = 2
 LESS_JUDGED = 10
 """Where prices have been counted for a shorter part of what was judged than one of so many, they say nothing yet of how often bounds hold: about until the first day is counted."""
