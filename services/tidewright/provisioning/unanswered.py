@@ -105,6 +105,11 @@ class DeleteOrder(msgspec.Struct, frozen=True, array_like=True, tag="delete"):
     unborn: int = 0
     idle: int = 0
 
+    @property
+    def of_removals(self) -> bool:
+        """Whether it is of nodes whose removal was decided on before, whatever has become of that since."""
+        return not self.unborn and not self.idle
+
 
 class TaintOrder(msgspec.Struct, frozen=True, array_like=True, tag="taint"):
     """A node that goes is marked."""

@@ -18,7 +18,10 @@ from tidewright.events.decisions import EvictPod, RecordObjectEvent, SetTimer
 from tidewright.host.fold.explainer import Reference
 from tidewright.kube.taints import DELETION_CANDIDATE, DRAIN, TO_BE_DELETED
 from tidewright.provisioning.fold.common import SCAN
+from tidewright.provisioning.fold.evolve import evolve
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import index_of
+from tidewright.provisioning.scaledown.removal.saga import Removal
 from tidewright.provisioning.scaledown.removal.soft import soft_marks
 from tidewright.provisioning.scaledown.removal.steps import MOST_AT_ONCE, TOGETHER_S
 from tidewright.provisioning.scaledown.scanning import delayed
@@ -964,6 +967,48 @@ def test_a_groups_own_delays_count_from_what_its_cloud_has_answered(
     assert waits() == ({"g"} if delete or failure else set())
     cluster.now += 2.0
     assert waits() == ({"g"} if failure else set())
+
+
+def deleting(config: dict[str, Any] | None = None) -> tuple[Removing, p.DeleteInstances]:
+    """A node whose instance is to be deleted, of which the cloud has not answered yet."""
+    cluster = world(3, {"node-delete-delay-after-taint": "0s", **(config or {})})
+    asked: list[p.DeleteInstances] = []
+    cluster._delete = asked.append  # type: ignore[method-assign, assignment]  # the cloud takes its time
+    cluster.decided(cluster.removal("n0", drain=False))
+    (deletion,) = asked
+    return cluster, deletion
+
+
+@pytest.mark.parametrize("answer", [o.Applied, o.Failed])
+def test_a_groups_own_delays_count_also_where_another_node_of_the_name_has_come(
+    answer: type[o.Applied | o.Failed],
+) -> None:
+    cluster, deletion = deleting()
+    cluster.objects["n0"]["metadata"]["uid"] = "another"
+    cluster.tell(cluster.fact_of("n0"))
+    assert "n0" not in cluster.state.removals
+    cluster.tell(answer(at=cluster.now, decision=deletion.id))
+    lately = cluster.state.lately[NodeGroupId("g")]
+    assert (lately.deleted, lately.refused) == (
+        (cluster.now, None) if answer is o.Applied else (None, cluster.now)
+    )
+
+
+@pytest.mark.parametrize("answer", [o.Applied, o.Failed])
+def test_nothing_is_kept_of_a_group_that_is_gone_before_its_cloud_has_answered(
+    answer: type[o.Applied | o.Failed],
+) -> None:
+    cluster, deletion = deleting()
+    cluster.tell(p.NodeGroupGone(at=cluster.now, name="g"))
+    cluster.tell(answer(at=cluster.now, decision=deletion.id))
+    undone = p.UndoRemoval(
+        at=cluster.now, node="n1", uid="uid-n1", group="g", removal="r1", reason="Failed", failed=True
+    )
+    cluster.state.removals["n1"] = Removal(
+        decision="r1", uid="uid-n1", provider_id="sim://n1", group=NodeGroupId("g"), begun_at=cluster.now
+    )
+    evolve(cluster.state, undone)
+    assert cluster.state.lately == {}
 
 
 def test_nodes_of_a_group_begin_to_go_while_its_own_delays_have_not_begun() -> None:

@@ -25,6 +25,7 @@ from tidewright.provisioning.scaledown.unneeded import unremovable
 from tidewright.provisioning.state import Lately, State
 from tidewright.provisioning.tell import counts, exposition
 from tidewright.provisioning.tell.what_if_scaledown import as_text, in_words, preview
+from tidewright.provisioning.unanswered import DeleteOrder
 
 GIB = 2**30
 
@@ -594,9 +595,8 @@ def test_a_node_that_is_deleted_counts_from_the_end_of_its_time() -> None:
     removal = cluster.state.removals["g0"]
     assert removal.due is not None
     removal.deletion = "d1"
-    deletion_answered(
-        cluster.state, Applied(at=cluster.now, decision="d1", attempts=1), Touched(), applied=True
-    )
+    answer = Applied(at=cluster.now, decision="d1", attempts=1)
+    deletion_answered(cluster.state, answer, DeleteOrder(NodeGroupId("g")), Touched(), applied=True)
     found = {key: value[-1] for key, value in cluster.state.histograms.items() if "node_removal" in key}
     assert found == {
         counts.key(LATENCY, deleted="true", delay_reason="none"): cluster.state.now - removal.due

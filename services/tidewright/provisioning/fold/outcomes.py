@@ -153,7 +153,7 @@ def _deletion_answered(
     """Instances were to be deleted: of nodes that were drained for it, or such that came to nothing."""
     group = state.groups.get(order.group)
     of_removals = any(removal.deletion == event.decision for removal in state.removals.values())
-    removals.deletion_answered(state, event, touched, applied=applied)
+    removals.deletion_answered(state, event, order, touched, applied=applied)
     if applied and order.unborn:
         counts.add(state.counts, "cluster_autoscaler_old_unregistered_nodes_removed_count", order.unborn)
     if applied and order.idle:

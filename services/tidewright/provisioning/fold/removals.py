@@ -19,7 +19,7 @@ from tidewright.provisioning.scaledown.removal.marking import drain_of, shows
 from tidewright.provisioning.scaledown.removal.saga import AGAIN_S, Leaving, Removal, Stuck
 from tidewright.provisioning.state import Lately, Node, State
 from tidewright.provisioning.tell import counts
-from tidewright.provisioning.unanswered import EvictOrder, SoftOrder, TaintOrder, UnmarkOrder
+from tidewright.provisioning.unanswered import DeleteOrder, EvictOrder, SoftOrder, TaintOrder, UnmarkOrder
 
 NOT_YET = frozenset({"NodeNotEmpty", "Conflict"})
 """Reasons for which a deletion was refused because what was known was behind: it is decided anew a little later."""
@@ -58,7 +58,12 @@ def _undo(state: State, event: p.UndoRemoval, _touched: Touched) -> None:
         if event.failed and event.pod:
             counts.add(state.counts, "cluster_autoscaler_evicted_pods_total", eviction_result="failed")
         if event.failed:
-            state.lately.setdefault(removal.group, Lately()).failure = event.at
+            _lately(state, removal.group).failure = event.at
+
+
+def _lately(state: State, group: NodeGroupId) -> Lately:
+    """What is kept of a group; of one that is gone nothing is."""
+    return state.lately.setdefault(group, Lately()) if group in state.groups else Lately()
 
 
 def _mark(state: State, event: p.MarkNode, _touched: Touched) -> None:
@@ -143,20 +148,21 @@ def late(state: State, due: float | None, delayed: str, *, deleted: bool) -> Non
 _Outcome = o.Applied | o.Rejected | o.Failed | o.Superseded
 
 
-def deletion_answered(state: State, event: _Outcome, touched: Touched, *, applied: bool) -> None:
+def deletion_answered(
+    state: State, event: _Outcome, order: DeleteOrder, touched: Touched, *, applied: bool
+) -> None:
     """What came of deleting instances: their nodes' removals are over, or have failed, or are looked at again.
 
-    So are those of their group that wait for this answer.
+    So are those of their group that wait for this answer, also where another node of the name has come meanwhile.
     """
     of_it = [(name, r) for name, r in state.removals.items() if r.deletion == event.decision]
-    groups = {removal.group for _, removal in of_it}
-    for group in groups:
-        _call_answered(state, group, event, applied=applied)
-    touched.removals += [
-        name
-        for name, r in state.removals.items()
-        if r.group in groups and not r.deletion and r.held_at is not None
-    ]
+    if order.of_removals:
+        _call_answered(state, order.group, event, applied=applied)
+        touched.removals += [
+            name
+            for name, r in state.removals.items()
+            if r.group == order.group and not r.deletion and r.held_at is not None
+        ]
     for name, removal in of_it:
         touched.removals.append(name)
         if applied:
@@ -177,7 +183,7 @@ def deletion_answered(state: State, event: _Outcome, touched: Touched, *, applie
 
 def _call_answered(state: State, group: NodeGroupId, event: _Outcome, *, applied: bool) -> None:
     """A group's cloud was asked to delete nodes, and did or refused; not where the actuator's last look kept it from asking."""
-    lately = state.lately.setdefault(group, Lately())
+    lately = _lately(state, group)
     if applied:
         lately.deleted = event.at
     elif isinstance(event, o.Rejected | o.Failed) and event.reason not in NOT_YET:
