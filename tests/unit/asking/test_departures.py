@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
@@ -10,14 +11,16 @@ import pytest
 
 from tests.unit.asking.test_aftermath import Told, pod
 from tidewright.asking import aftermath
+from tidewright.asking.departures import ASKED_TOGETHER, DECISIONS_LOOKED_AT, NOT_ALL
 from tidewright.asking.lookups import Found
 from tidewright.asking.source import Source
 from tidewright.events import facts as f
 from tidewright.events import provisioning as p
 from tidewright.events.base import ObjectRef
 from tidewright.events.decisions import EvictPod
-from tidewright.events.outcomes import Applied
+from tidewright.events.outcomes import Applied, Rejected
 from tidewright.host.fold.explainer import Reference
+from tidewright.log.reader import Record
 from tidewright.log.subjects import ALL
 
 NODE = Reference("node", "", "n1")
@@ -122,6 +125,62 @@ def test_a_removal_that_was_undone_says_so() -> None:
         ("it was marked, and takes no pods", "Applied"),
         ("it was undone", "UndoRemoval"),
     ]
+
+
+def test_a_deletion_that_was_refused_and_asked_again_is_told_to_the_one_that_did_it() -> None:
+    log, removed = begun("a")
+    for name in ("one", "two"):
+        said = p.DeleteInstances(
+            at=5.0, id=f"d.{name}", target=GROUP, instances=("n1",), nodes=("n1",), uids=("u",)
+        )
+        log.decide("provisioning", "nodegroup", "", "g", said)
+        refused = Rejected(at=5.0, decision=said.id, reason="NodeNotEmpty", message="a pod is on it")
+        log.say(log.subjects.outcome(ALL, "nodegroup", "", "g"), refused)
+    delete(log, "n1")
+    log.fact("node", "", "n1", f.NodeGone(at=6.0, name="n1", uid="u"))
+    delete(log, "n1")  # of another node of the name and uid of these tests, later
+    assert steps(log, removed) == [
+        ("its instance was to be deleted", "DeleteInstances"),
+        ("the cloud answered", "Rejected"),
+        ("its instance was to be deleted, for the last of 3 times", "DeleteInstances"),
+        ("the cloud answered", "Applied"),
+        ("it was gone", "n1"),
+    ]
+
+
+def test_evictions_are_found_among_those_of_many_nodes_that_go_at_once() -> None:
+    log, removed = begun("a", "b")
+    for number in range(DECISIONS_LOOKED_AT):
+        evict(log, f"other{number}", node="n3")
+    evict(log, "a")
+    assert steps(log, removed) == [(f"the pod was asked to leave ({NOT_ALL})", "EvictPod")]
+    evict(log, "b")
+    assert steps(log, removed) == [
+        ("the first of 2 pods was asked to leave", "EvictPod"),
+        ("the last of 2 pods was asked to leave", "EvictPod"),
+    ]
+
+
+def test_who_came_in_place_of_a_pod_is_found_with_few_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where its owner has many other pods that say something first."""
+    log, removed = begun("a")
+    for number in range(300):
+        seen(log, f"there{number}", "n2")
+    evict(log, "a")
+    for number in range(300):
+        seen(log, f"there{number}", "n2")
+    seen(log, "x", "n2")
+    asked: list[int] = []
+    last = log.last
+
+    async def counted(patterns: Sequence[str], up_to: int = 0) -> list[Record]:
+        asked.append(len(patterns))
+        return await last(patterns, up_to)
+
+    monkeypatch.setattr(log, "last", counted)
+    assert steps(log, removed)[-1] == ("in place of shop/a came", "x")
+    assert len(asked) < 15
+    assert max(asked) <= ASKED_TOGETHER
 
 
 @pytest.mark.parametrize("shadow", [True, False])
