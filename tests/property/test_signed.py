@@ -157,6 +157,29 @@ def test_a_missing_message_is_missed_by_what_comes_after_it(place: int) -> None:
     # The last word of all, alone in its commit, is missed by nobody: an end that was cut off.
 
 
+def test_a_commit_may_begin_with_a_timer_which_needs_no_signature() -> None:
+    authority = Authority(Path(tempfile.mkdtemp()))
+    keyring = Keyring(NAMES, [authority.root.public_key()])
+    said = vouched_for(authority.record(), NAMES.config("keys"), authority.root)
+    records = [Record(1, NAMES.config("keys"), registry.encode(said), {})]
+    assert keyring.take(records[0]) is None
+    assert keyring.latest is not None
+    signer, writer = Signer("autoscaler", authority.key("autoscaler")), Writer("autoscaler", "a" * 16)
+    signer.follow(keyring.latest)
+    end = writer.headers("autoscaler.1.2") | {"Nats-Expected-Last-Subject-Sequence": "0"}
+    prepared = [
+        (NAMES.timer(Slot("1"), "autoscaler", "look"), b"{}", writer.headers("autoscaler.1.1")),
+        (NAMES.checkpoint(Slot("1"), "autoscaler"), b"{}", end),
+    ]
+    signer.sign(prepared)
+    records += [Record(2 + i, *one) for i, one in enumerate(prepared)]
+    for there in (records, [records[0], records[2]]):
+        passing = Passing(NAMES, keyring)
+        found = [one for record in there for one in passing.take(record)] + list(passing.finish())
+        assert [record.seq for record, cause in found if cause is None] == [record.seq for record in there]
+        assert passing.missing == sorted({2} - {record.seq for record in there})
+
+
 @given(PLACES, st.sampled_from(["autoscaler", "spread", "watcher", "actuator"]))
 @settings(deadline=None)
 def test_a_signature_of_another_service_is_not_believed(place: int, service: str) -> None:
