@@ -13,8 +13,10 @@ from typing import Any
 from tidewright.log import errors
 from tidewright.log.connection import Log
 from tidewright.log.install import provide
-from tidewright.log.stream_settings import COMPRESSION
 
+COMPRESSION = "s2"
+"""Of the archive, by nats-server, block by block once one is full: messages are alike, so that about a tenth is left. The log
+itself is not: who asks it far back would wait for blocks to be unpacked."""
 USER = "archive"
 """Of its account."""
 API_PREFIX = "LOG.API"

@@ -29,7 +29,7 @@ from tidewright.log.lookups import Lookups
 from tidewright.log.opening import opened
 from tidewright.log.refusals import NOT_FOUND, OTHER_STREAM
 from tidewright.log.store_quota import Room, place_of
-from tidewright.log.stream_settings import AGED, COMPRESSION, CONSUMER_LIMITS, has_settings, mismatch
+from tidewright.log.stream_settings import AGED, CONSUMER_LIMITS, has_settings, mismatch
 from tidewright.log.subjects import Slot, Subjects
 
 if TYPE_CHECKING:
@@ -242,7 +242,6 @@ class Log(Bus):
             "name": self.stream,
             "subjects": [self.subjects.everything],
             "storage": "file",
-            "compression": COMPRESSION,
             "retention": "limits",
             "discard": "old",
             "num_replicas": replicas,

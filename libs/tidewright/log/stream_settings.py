@@ -10,10 +10,6 @@ from tidewright.log import subjects
 AGED = "tw.aged"
 """Of the stream's metadata: it has, or had, a maximum age, so that its beginning may be gone."""
 
-COMPRESSION = "s2"
-"""Of the log and of its archive, by nats-server, block by block once one is full: messages are alike, so that a tenth is left. A
-stream takes it at any time; what lies in full blocks by then stays as it is."""
-
 CONSUMER_LIMITS = {"inactive_threshold": 60_000_000_000}
 """A consumer that nobody asks for anything is gone after a minute, whatever its maker wanted, nanoseconds: a stream takes a
 thousand, and no service may delete those of another that is there no more."""

@@ -76,18 +76,6 @@ async def test_it_says_what_it_made_and_leaves_alone_what_is_as_it_should_be(nat
         assert (log.slots, log.max_age_s) == (4, 7200.0)
 
 
-async def test_a_log_of_before_is_compressed_from_its_next_installation_on(nats: EmbeddedServer) -> None:
-    async with await Log.connect(nats.url, "shop", timeout_s=10.0) as log:
-        wanted = log.desired(4, cluster_id="u1", replicas=1, max_age_s=0.0)
-        of_before = {key: value for key, value in wanted.items() if key != "compression"}
-        await log.api(f"STREAM.CREATE.{log.stream}", of_before)
-        await log.commit([Message(log.subjects.config("x"), b"{}")])
-        said = await install.install_log(log, Plan(slots=4, cluster_id="u1"))
-        assert said[0] == "stream TW_shop: changed"
-        assert (await log.settings(log.stream) or {})["compression"] == "s2"
-        assert await log.last(log.subjects.config("x")) is not None
-
-
 async def test_several_at_once_make_one_log(nats: EmbeddedServer) -> None:
     async with await Log.connect(nats.url, "shop", timeout_s=10.0) as log:
         await asyncio.gather(*(install.install_log(log, PLAN) for _ in range(4)))
