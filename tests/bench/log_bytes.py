@@ -9,7 +9,7 @@ the small size 5), which is long enough for all that follows from the one before
 
 Bytes are those of nats-server's store, before it compresses: record, subject, headers and body; limits of stores count these. A schedule that
 fired or was replaced counts as well, though the server gives its place back. Beside them, as baseline: the bodies of the facts, decisions
-and outcomes alone. What is left of them on the disk is measured by the same messages once more, as often as fills a few blocks of the
+and outcomes alone. What is left of them on the archive's disk, which is compressed, is measured by the same messages once more, as often as fills a few blocks of a
 store, each time with other ids, digests and times.
 """
 
@@ -39,6 +39,7 @@ from tidewright.events import registry
 from tidewright.events.facts import MetricSampled
 from tidewright.host.process.process import configure_logs
 from tidewright.kube.client import Kube
+from tidewright.log.archive import COMPRESSION
 from tidewright.log.connection import Log
 from tidewright.log.envelope import WRITER
 from tidewright.log.install import Plan, install_log
@@ -101,9 +102,11 @@ def renewed(text: bytes, times: int) -> bytes:
 
 
 async def left_of(records: Sequence[Record], nats_url: str, store: Path) -> float:
-    """What part of these messages a store has on its disk once blocks are full."""
+    """What part of these messages the archive has on its disk once blocks are full."""
     async with await Log.connect(nats_url, "copy", timeout_s=10.0) as log:
-        await install_log(log, Plan(slots=1))
+        config = log.desired(1, cluster_id="copy", replicas=1, max_age_s=0.0)
+        await log.api(f"STREAM.CREATE.{log.stream}", config | {"compression": COMPRESSION})
+        await install_log(log, Plan(slots=1, cluster_id="copy"))
         size = sum(map(stored, records))
         written = times = 0
         while written < 3 * BLOCK_BYTES:
@@ -120,7 +123,7 @@ async def left_of(records: Sequence[Record], nats_url: str, store: Path) -> floa
             written, times = written + size, times + 1
         await asyncio.sleep(2.0)  # compressed beside
         settings = await log.api(f"STREAM.INFO.{log.stream}", {})
-        if settings["config"].get("compression") != "s2":
+        if settings["config"].get("compression") != COMPRESSION:
             raise RuntimeError("the log is not compressed")
     return await asyncio.to_thread(full_blocks, store, log.stream)
 
