@@ -33,8 +33,8 @@ class ProvisioningLister:
     """What provisioning knows to say of its objects in a list."""
 
     context: frozenset[str] = frozenset({"configmap"})
-    usual: frozenset[str] = frozenset()
     """The status that it writes of all groups."""
+    usual: frozenset[str] = frozenset()
 
     def elsewhere(self, fact: Event) -> Sequence[Reference]:
         """Nothing: what it decides about a group or a request is decided there."""
