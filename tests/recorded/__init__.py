@@ -2,6 +2,7 @@
 
 chaos.twlog     an exported log of six workloads, spreads, ShardSets, fleets and requests for capacity, as the chaos
                 run records it while services are killed
+demo.twlog      an exported log of `make demo`: a day of one autoscaler in 40 seconds, so that what stands apart by milliseconds is stamped minutes apart
 forecasts.twlog  an exported log of two autoscalers with forecasts over five days (`forecasting` records it)
 decisions.json  decisions per service and type on it
 inputs.json     what each decider followed then, and in every version since that was given out

@@ -17,7 +17,8 @@ archived         a sealed archive, and behind it what the running log has that i
 postponed        what libraries import only in case: imported when it is used
 objects          KIND/NAME as people write it, and times
 point_in_time    everything up to a time or a sequence, found without reading the log
-told_time        log time as it is shown: it never goes back (pure)
+told_time        the log time that is shown of an event, the same everywhere (pure)
+ordered          events in the order of these times
 starting_states  the states that a part of a log starts from
 replaying        a log decided once more
 service_state    a service's state as of a moment

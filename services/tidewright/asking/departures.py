@@ -12,6 +12,7 @@ from tidewright.asking import lookups
 from tidewright.asking.following import PROVISIONING, Step, behind, ends
 from tidewright.asking.lookups import Found, decoded
 from tidewright.asking.source import Source
+from tidewright.asking.told_time import told
 from tidewright.events.base import Event
 from tidewright.events.decisions import EvictPod
 from tidewright.events.facts import NodeGone, PodObserved
@@ -41,7 +42,7 @@ async def chain(source: Source, removed: Found, up_to: int) -> list[Step]:
         if (came := await _replaced(source, entry, pod, taken, up_to)) is not None:
             steps.append(Step(f"in place of {pod.namespace}/{pod.name} came", came))
     steps += await _deleted(source, removed, event, up_to)
-    steps.sort(key=lambda step: step.found.seq)
+    steps.sort(key=lambda step: (told(step.found.event), step.found.seq))
     return steps
 
 

@@ -17,6 +17,7 @@ from tidewright.asking.replaying import Redecided
 from tidewright.asking.service_state import bare, inputs_of
 from tidewright.asking.services import Service, load
 from tidewright.asking.source import Source
+from tidewright.asking.told_time import told
 from tidewright.events.base import Decision, target_of
 from tidewright.events.decisions import CancelTimer, SetStatus, SetTimer
 from tidewright.host.fold.decider import Decider
@@ -98,10 +99,10 @@ def matched(
         others = unmatched.get((type(decision), about(decision)))
         was = others.pop(0) if others else None
         if was is None or bare(was) != bare(decision):
-            differences.add(Change(decision.at, service, about(decision), seq, was, decision))
+            differences.add(Change(told(decision), service, about(decision), seq, was, decision))
     for others in unmatched.values():
         for decision in others:
-            differences.add(Change(decision.at, service, about(decision), seq, decision, None))
+            differences.add(Change(told(decision), service, about(decision), seq, decision, None))
 
 
 async def replayed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from tidewright.asking.errors import BadInput
 from tidewright.asking.explain import speakers
@@ -13,10 +13,12 @@ from tidewright.asking.lines import subject_object
 from tidewright.asking.lookups import FIRST_STEP, decided_about, ledger_of
 from tidewright.asking.namespaces import meant
 from tidewright.asking.objects import named
+from tidewright.asking.ordered import BEHIND, Ordering, Shown
 from tidewright.asking.point_in_time import INTERLEAVED, Moment, is_past, moment_of
 from tidewright.asking.progress import progress
 from tidewright.asking.service_state import Asked, glimpsed
 from tidewright.asking.source import Source, matches, slot_in
+from tidewright.asking.told_time import told
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, Outcome
 from tidewright.host.fold.explainer import Explainer, Reference
@@ -94,9 +96,9 @@ class Wanted:
     def takes(self, record: Record, event: Event | registry.Unknown) -> bool:
         """Whether an event that the filters found is wanted."""
         cls, kind, namespace, name = subject_object(record.subject)
-        if self.since is not None and event.at < self.since.at:
+        if self.since is not None and told(event) < self.since.at:
             return False
-        if self.until is not None and event.at > self.until.at:
+        if self.until is not None and told(event) > self.until.at:
             return False
         if self.about is not None and (kind, namespace, name) != (
             self.about.kind,
@@ -121,15 +123,12 @@ class Wanted:
         return cls in self.classes
 
 
-Shown: TypeAlias = "tuple[Record, Event | registry.Unknown | registry.NotAnEvent]"
-
-
 async def found(
     source: Source, selection: Wanted, *, follow: bool, tail: int | None = None
 ) -> AsyncGenerator[Shown, None]:
-    """Records and their events; undecodable ones only when they are asked for, and then only these.
+    """Records and their events, as they stand on the log; undecodable ones only when they are asked for, and then only these.
 
-    With `tail`, no more than the last so many of what is there.
+    With `tail`, no more than the last so many of what is there, by the times that are shown of them (`ordered`).
     """
     first, last = await source.bounds()
     after = max(0, selection.since.seq - INTERLEAVED) if selection.since is not None else 0
@@ -146,12 +145,13 @@ async def found(
 
 async def _last_of(source: Source, selection: Wanted, count: int, first: int, last: int) -> list[Shown]:
     """The last `count` that are wanted from a sequence on, looked for from the end: the log is not read through."""
+    if not count:
+        return []
     entries: list[Shown] = []
-    end = (
-        selection.until.seq + INTERLEAVED if selection.until is not None and not selection.until.end else last
-    )
+    end = selection.until.seq + BEHIND if selection.until is not None and not selection.until.end else last
     high, step = min(end, last) + 1, FIRST_STEP
-    while len(entries) < count and high > first:
+    # What stands a little before the last of them may be shown behind these.
+    while high > first and (len(entries) < count or high > entries[-count][0].seq - BEHIND):
         low = max(first, high - step)
         part: list[Shown] = []
         async with aclosing(_from(source, selection, low - 1, follow=False, up_to=high - 1)) as those:
@@ -159,7 +159,10 @@ async def _last_of(source: Source, selection: Wanted, count: int, first: int, la
                 part.append(one)
         entries = part + entries
         high, step = low, step * 4
-    return entries[-count:] if count else []
+    ordering = Ordering()
+    for one in entries:
+        ordering.put(one)
+    return list(ordering.rest())[-count:]
 
 
 async def _from(
@@ -168,9 +171,7 @@ async def _from(
     """What is wanted behind a sequence, up to another one or the end, or on and on."""
     patterns = selection.patterns(source)
     first, last = await source.bounds()
-    end = (
-        selection.until.seq + INTERLEAVED if selection.until is not None and not selection.until.end else None
-    )
+    end = selection.until.seq + BEHIND if selection.until is not None and not selection.until.end else None
     if up_to is not None:
         end = up_to if end is None else min(end, up_to)
     if follow:

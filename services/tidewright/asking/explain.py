@@ -22,7 +22,7 @@ from tidewright.asking.point_in_time import Moment
 from tidewright.asking.service_state import Asked, Hands, hands_on, restored, seen_by
 from tidewright.asking.services import BY_NAME, SERVICES, Service
 from tidewright.asking.source import Source
-from tidewright.asking.told_time import told_times
+from tidewright.asking.told_time import told
 from tidewright.events.base import Because, Decision, Event, target_of
 from tidewright.events.decisions import CancelTimer, Effect, SetStatus, SetTimer
 from tidewright.host.fold.explainer import Explainer, Reference
@@ -79,13 +79,13 @@ class Explanation(msgspec.Struct):
     hands: dict[str, Hands] = {}
 
     def times(self) -> dict[int, float]:
-        """Sequence to the time that is shown of each event of it, seconds: along the log it never goes back."""
+        """Sequence to the time that is shown of each event of it, seconds."""
         entries = [*self.earlier, *([self.last_word] if self.last_word is not None else [])]
         for why in self.why:
             entries += [why.decided, *why.causes, *why.rests_on, *why.beside]
             entries += [why.outcome] if why.outcome is not None else []
         entries += [step.found for step in self.led_to]
-        return told_times((entry.seq, entry.event) for entry in entries)
+        return {entry.seq: told(entry.event) for entry in entries}
 
     @property
     def at(self) -> float:
@@ -155,7 +155,6 @@ async def explained(source: Source, asked: Reference, moment: Moment) -> Explana
             explanation.standing[part.service] = part.standing
             if part.hands.folded_by:
                 explanation.hands[part.service] = part.hands
-    explanation.earlier.sort(key=lambda entry: entry.seq, reverse=True)
     leading = [one for part in parts for one in part.leading]
     explanation.led_to = await aftermath.chain(source, asked, leading, moment.bound)
     if explanation.last_word is None and not any(part.why or part.knows_it for part in parts):

@@ -9,6 +9,7 @@ import msgspec
 
 from tidewright.asking.lookups import Found, decoded
 from tidewright.asking.source import SOON, Source
+from tidewright.asking.told_time import told
 from tidewright.events.base import Event
 from tidewright.log.reader import WINDOW
 
@@ -30,9 +31,10 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def ends(what: str, became: str, entries: Sequence[Found]) -> list[Step]:
-    """The first and the last of several."""
+    """The first and the last of several, by their times."""
     if not entries:
         return []
+    entries = sorted(entries, key=lambda entry: (told(entry.event), entry.seq))
     if len(entries) == 1:
         return [Step(f"the {what} {became}", entries[0])]
     return [

@@ -8,6 +8,7 @@ import msgspec
 
 from tidewright.asking import postponed  # noqa: F401  # before the NATS client
 from tidewright.asking.answers import LoggedEvent, stamp
+from tidewright.asking.told_time import told
 from tidewright.events import decisions, facts, outcomes, registry
 from tidewright.events.acting import NOT_DONE
 from tidewright.events.base import Decision, Event, Outcome
@@ -158,7 +159,7 @@ def answer(record: Record, event: Event | registry.Unknown | registry.NotAnEvent
     known = None if isinstance(event, registry.NotAnEvent) else event
     return LoggedEvent(
         sequence=record.seq,
-        at="" if known is None else stamp(known.at),
+        at="" if known is None else stamp(told(known)),
         class_=cls,
         kind=kind,
         namespace=namespace,

@@ -33,6 +33,7 @@ from tidewright.asking.objects import CLUSTER_SCOPED
 from tidewright.asking.point_in_time import Moment
 from tidewright.asking.services import BY_NAME, SERVICES, Role, Service
 from tidewright.asking.source import Source, matches, slot_in
+from tidewright.asking.told_time import told
 from tidewright.events.base import Decision, Event
 from tidewright.events.decisions import CancelTimer, SetTimer
 from tidewright.host.fold.explainer import Reference
@@ -181,7 +182,7 @@ async def watched(
 def _place(entry: tuple[str, Decision]) -> tuple[float, list[int]]:
     """Where a decision stands among others, also of those that were decided at the same time."""
     decision = entry[1]
-    return decision.at, [int(part) for part in decision.id.split(".")[-2:] if part.isdigit()]
+    return told(decision), [int(part) for part in decision.id.split(".")[-2:] if part.isdigit()]
 
 
 @dataclass
@@ -408,7 +409,7 @@ class Board:
         return Row(
             now=line(words.fact) if words.fact is not None else "",
             why=line(latest) if latest is not None else "",
-            changed_at=latest.at if latest is not None else None,
+            changed_at=told(latest) if latest is not None else None,
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -57,7 +57,11 @@ def as_text(explanation: Explanation) -> str:
         )
         lines += ["", none, *explanation.absent]
     if explanation.earlier:
-        lines += ["", "Before that:", *(f"  {_event(entry, times)}" for entry in explanation.earlier)]
+        lines += [
+            "",
+            "Before that:",
+            *(f"  {_event(entry, times)}" for entry in reversed(_in_time(explanation.earlier, times))),
+        ]
     return "\n".join(lines)
 
 
@@ -79,7 +83,7 @@ def _why(why: Why, times: Times) -> list[str]:
     elif isinstance(event, Decision):
         lines.append("  Caused by an event that is no longer on the log.")
     if why.rests_on:
-        lines += ["  It rests on:", *(f"    {_event(fact, times)}" for fact in why.rests_on)]
+        lines += ["  It rests on:", *(f"    {_event(fact, times)}" for fact in _in_time(why.rests_on, times))]
     if why.beside:
         lines += ["  With it:", *(f"    {_beside(other, why)}" for other in why.beside)]
     if why.outcome is not None:
@@ -93,6 +97,10 @@ def _why(why: Why, times: Times) -> list[str]:
     if why.opposite:
         lines += ["  What would have changed it:", *(f"    {sentence}" for sentence in why.opposite)]
     return lines
+
+
+def _in_time(entries: Sequence[Found], times: Times) -> list[Found]:
+    return sorted(entries, key=lambda entry: (times[entry.seq], entry.seq))
 
 
 def _outcome(entry: Found, times: Times) -> str:
@@ -115,7 +123,7 @@ def _beside(other: Found, why: Why) -> str:
 
 
 def _stamped(entry: Found, times: Times) -> str:
-    """The own time of an event, where the log had reached a later one before it."""
+    """The own time of a decision, where it is told as of a later one that it quotes."""
     own = readable(entry.event.at)
     return "" if own == readable(times[entry.seq]) else f" (stamped {own})"
 
@@ -135,7 +143,7 @@ def answer(explanation: Explanation) -> ObjectExplanation:
         standing={service: tuple(sentences) for service, sentences in explanation.standing.items()},
         absent=tuple(explanation.absent),
         hands=by_others(explanation.hands),
-        earlier=tuple(_told(entry, times) for entry in explanation.earlier),
+        earlier=tuple(_told(entry, times) for entry in reversed(_in_time(explanation.earlier, times))),
         led_to=tuple(TakenStep(**_parts(step.found, times), what=step.what) for step in explanation.led_to),
     )
 
@@ -159,7 +167,7 @@ def _decision(why: Why, times: Times) -> ExplainedDecision:
         software=why.decided.record.headers.get(VERSION, ""),
         because=because or tuple(Reason(sentence=sentence) for sentence in why.sentences),
         causes=tuple(_told(entry, times) for entry in why.causes),
-        rests_on=tuple(_told(entry, times) for entry in why.rests_on),
+        rests_on=tuple(_told(entry, times) for entry in _in_time(why.rests_on, times)),
         outcome=_told_if(why.outcome, times),
         unwatched=why.unwatched,
         opposite=tuple(why.opposite),

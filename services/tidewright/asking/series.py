@@ -23,7 +23,7 @@ from tidewright.asking.point_in_time import Moment, is_past
 from tidewright.asking.progress import progress
 from tidewright.asking.services import BY_NAME, SERVICES, Service
 from tidewright.asking.source import Source
-from tidewright.asking.told_time import Reached
+from tidewright.asking.told_time import told
 from tidewright.events.base import Decision, Event
 from tidewright.host.fold.explainer import Explainer, Reference
 from tidewright.host.fold.plotter import Plotter, Sample
@@ -120,9 +120,7 @@ async def _read(
                     continue
                 cls, kind, namespace, name = subject_object(record.subject)
                 if cls == "fact":
-                    drawn.fact(
-                        charts, Reference(kind, namespace, name), found.event, drawn.reached.by(found.event)
-                    )
+                    drawn.fact(charts, Reference(kind, namespace, name), found.event, told(found.event))
                 elif isinstance(found.event, Decision):
                     service = source.subjects.parse(record.subject).rest[0]
                     drawn.decision(charts, service, record.seq, found.event)
@@ -162,9 +160,11 @@ class Points:
         self._points: list[Point] = []
 
     def add(self, at: float, value: float | None) -> None:
-        """A value, in the order of time; a line holds its value until the next one."""
-        if self._points and self._points[-1][1] == value:
-            return
+        """A value, in the order of the log; a line holds its value until the next one, and goes on from there."""
+        if self._points:
+            if self._points[-1][1] == value:
+                return
+            at = max(at, self._points[-1][0])
         self._points.append((at, value, value, value))
         if len(self._points) > 4 * self._most:
             self._points = self._coarse()
@@ -203,7 +203,6 @@ class _Drawn:
         self._lines: dict[tuple[str, str], Points] = {}
         self._marks: deque[SeriesMark] = deque(maxlen=MOST_MARKS)
         self._decisions = 0
-        self.reached = Reached()
 
     def fact(self, charts: Iterable[_Chart], about: Reference, event: Event, at: float) -> None:
         """A fact about the object, or about what is drawn with it."""
@@ -225,7 +224,7 @@ class _Drawn:
         self._decisions += 1
         self._marks.append(
             SeriesMark(
-                sequence=seq, at=stamp(self.reached.by(decision)), service=service, decision=decision.id, text=line(decision),
+                sequence=seq, at=stamp(told(decision)), service=service, decision=decision.id, text=line(decision),
                 shadow=decision.shadow, from_=change[0] if change else None, to=change[1] if change else None,
             )
         )  # fmt: skip
@@ -238,7 +237,7 @@ class _Drawn:
             kind=asked.kind, namespace=asked.namespace, name=asked.name,
             since=stamp(self.since.at), until=stamp(self.until.at),
             lines=tuple(points.answer(name, of) for (name, of), points in self._lines.items()),
-            marks=tuple(self._marks), left_out=self._decisions - len(self._marks),
+            marks=tuple(sorted(self._marks, key=lambda mark: (mark.at, mark.sequence))), left_out=self._decisions - len(self._marks),
         )  # fmt: skip
 
 

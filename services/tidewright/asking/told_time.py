@@ -1,47 +1,53 @@
-"""The log's time as it is shown: along the log it never goes back. Pure.
+"""The log time that is shown of an event: the same wherever it is shown. Pure.
 
-Each writer stamps what it says when it sees it, and stands on the log a little later, behind what others have stamped
-meanwhile. A decision has the time of the event that it answers, and knows what came before that on the log, whatever
-its stamp. So where a stamp lies before one that stands before it, the later time is the one that the log had reached. With
-a real clock that is milliseconds; with one that runs two thousand times as fast, as in a demo, it is minutes. The stamp
-itself stays in the event.
+An event has the time that its writer stamped. A decision has that of the event which it answers, though by then its decider may know
+of later ones: with a clock that runs two thousand times as fast, as in a demo, of one that is minutes later. So a
+decision that quotes when something has happened is shown as of then, and not as of before what it tells.
+
+Nothing else goes into it, neither what stands around an event nor what else is asked for. What is listed is listed by these times:
+a decision follows what it answers, wherever it stands on the log (`asking.ordered`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import msgspec
 
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event
+from tidewright.log.reader import Record
 
-PAST = frozenset(("last_scale_at",))
-"""Values of rules that are times of what has happened: a decision is not shown as of before what it tells."""
-
-
-class Reached:
-    """The time that a log had reached, as it is read in its order."""
-
-    def __init__(self) -> None:
-        self.at = 0.0
-
-    def by(self, event: Event | registry.Unknown) -> float:
-        """The time of the next event, seconds: its own stamp, or where that lies before, the one that was reached."""
-        self.at = max(self.at, event.at, *_quoted(event))
-        return self.at
+LAST_SCALE_AT = "last_scale_at"
+"""Of the values of rules the one that is a time of what has happened."""
 
 
-def told_times(events: Iterable[tuple[int, Event | registry.Unknown]]) -> dict[int, float]:
-    """Sequence to the time that is shown of each of some events of a log, in whatever order they come."""
-    reached = Reached()
-    return {seq: reached.by(event) for seq, event in sorted(events, key=lambda entry: entry[0])}
-
-
-def _quoted(event: Event | registry.Unknown) -> list[float]:
+def told(event: Event | registry.Unknown) -> float:
+    """The time that is shown of an event, seconds."""
     if not isinstance(event, Decision):
-        return []
-    return [
-        float(value)
-        for step in event.because
-        for name, value in step.values.items()
-        if name in PAST and isinstance(value, int | float)
-    ]
+        return event.at
+    quoted = [step.values.get(LAST_SCALE_AT) for step in event.because]
+    return max([event.at, *(at for at in quoted if isinstance(at, int | float))])
+
+
+class _Values(msgspec.Struct, frozen=True):
+    last_scale_at: float | None = None
+
+
+class _Step(msgspec.Struct):
+    values: _Values = _Values()
+
+
+class _Timed(msgspec.Struct):
+    at: float = 0.0
+    because: list[_Step] = []
+
+
+_timed = msgspec.json.Decoder(_Timed)
+
+
+def told_of(record: Record) -> float | None:
+    """The same of a record, without decoding the rest of it; None where it has none."""
+    try:
+        timed = _timed.decode(record.body)
+    except msgspec.MsgspecError:
+        return None
+    return max([timed.at, *(step.values.last_scale_at or 0.0 for step in timed.because)])

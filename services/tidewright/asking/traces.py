@@ -19,6 +19,7 @@ import msgspec
 from tidewright.asking.lines import object_of, title
 from tidewright.asking.lookups import cause_in, sequence_in, service_of
 from tidewright.asking.source import Source
+from tidewright.asking.told_time import told
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, Outcome
 from tidewright.events.decisions import Effect
@@ -93,7 +94,7 @@ class Tracer:
         if cause is None:
             return []
         if isinstance(event, Effect) and not event.shadow:
-            _keep(self._decisions, event.id, _Told(event.at, title(event)))
+            _keep(self._decisions, event.id, _Told(told(event), title(event)))
         root, spans = await self._root(cause), list[Span]()
         if root not in self._begun:
             _keep(self._begun, root, None)
@@ -108,7 +109,7 @@ class Tracer:
             *spans,
             Span(
                 trace_id=self._trace(root), span_id=self._id("decision", event.id), parent=await self._parent(cause),
-                name=f"{service} {title(event)}", service=service, start=event.at, end=event.at, attributes=attributes,
+                name=f"{service} {title(event)}", service=service, start=told(event), end=told(event), attributes=attributes,
             ),
         ]  # fmt: skip
 
@@ -116,7 +117,7 @@ class Tracer:
         cause = cause_in(event.decision)
         if cause is None:
             return []
-        told = self._decisions.pop(event.decision, None) or await self._looked_up(record, event)
+        asked = self._decisions.pop(event.decision, None) or await self._looked_up(record, event)
         trace = self._trace(await self._root(cause))
         failed = (
             "" if isinstance(event, Applied | Superseded) else event.reason or event.message or title(event)
@@ -130,10 +131,10 @@ class Tracer:
         if event.message:
             attributes["tidewright.message"] = event.message[:MESSAGE_CHARACTERS]
         effect = self._id("effect", event.decision)
-        start = min(told.at, event.at)
+        start = min(asked.at, event.at)
         return [
             Span(
-                trace_id=trace, span_id=effect, parent=self._id("decision", event.decision), name=f"actuator {told.name}",
+                trace_id=trace, span_id=effect, parent=self._id("decision", event.decision), name=f"actuator {asked.name}",
                 service="actuator", start=start, end=event.at, attributes=attributes, failed=failed,
             ),
             Span(
@@ -148,7 +149,7 @@ class Tracer:
         found = await self._source.at(seq) if seq is not None else None
         decision = registry.read(found.body) if found is not None else None
         if isinstance(decision, Decision) and decision.id == event.decision:
-            return _Told(decision.at, title(decision))
+            return _Told(told(decision), title(decision))
         return _Told(event.at, "effect")
 
     async def _beginning(self, root: int) -> list[Span]:

@@ -16,10 +16,11 @@ from tidewright.asking.errors import BadInput
 from tidewright.asking.events import CLASSES, Class, found, wanted
 from tidewright.asking.lines import answer, decision_of, line, object_of, subject_object, title
 from tidewright.asking.options import AskedLogOptions, Output, not_negative
+from tidewright.asking.ordered import in_order
 from tidewright.asking.point_in_time import moment_of
 from tidewright.asking.source import FromFile, opened
 from tidewright.asking.tables import as_yaml, cell, plain
-from tidewright.asking.told_time import Reached
+from tidewright.asking.told_time import told
 from tidewright.events import registry
 from tidewright.events.base import Event, Outcome
 from tidewright.events.outcomes import Applied, Superseded
@@ -62,8 +63,11 @@ def events(
                 source, classes, namespace, about=about, since=since, until=until, parked=parked
             )
             count, shown = 0, _ShownEvents(output)
-            async with aclosing(found(source, selection, follow=follow, tail=tail)) as those:
-                async for record, event in those:
+            async with (
+                aclosing(found(source, selection, follow=follow, tail=tail)) as those,
+                aclosing(in_order(those, follow=follow)) as ordered,
+            ):
+                async for record, event in ordered:
                     shown.print(record, event)
                     count += 1
             if not count and selection.about is not None and not (since or until or tail == 0):
@@ -92,12 +96,10 @@ class _ShownEvents:
     def __init__(self, output: Output) -> None:
         self.output = output
         self.begun = False
-        self.reached = Reached()
         self.coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
     def print(self, record: Record, event: Event | registry.Unknown | registry.NotAnEvent) -> None:
         """One event; the header before the first."""
-        at = None if isinstance(event, registry.NotAnEvent) else self.reached.by(event)
         match self.output:
             case "json":
                 print(json.dumps(builtins(answer(record, event))), flush=True)
@@ -108,20 +110,18 @@ class _ShownEvents:
                     plain("/".join(part for part in subject_object(record.subject)[1::2] if part)), flush=True
                 )
             case _:
-                self._row(record, event, at)
+                self._row(record, event)
 
-    def _row(
-        self, record: Record, event: Event | registry.Unknown | registry.NotAnEvent, at: float | None
-    ) -> None:
+    def _row(self, record: Record, event: Event | registry.Unknown | registry.NotAnEvent) -> None:
         if not self.begun:
             self.begun = True
             print(self._painted(self._line(*COLUMNS, decision="DECISION"), 1), flush=True)
         cls, where = subject_object(record.subject)[0], object_of(record.subject)
-        if isinstance(event, registry.NotAnEvent) or at is None:
+        if isinstance(event, registry.NotAnEvent):
             row, colour = ("", str(record.seq), cls, "", where, f"does not decode: {event}"), _FAILED
             decision = ""
         else:
-            shown = stamp(at).replace("T", " ").removesuffix("Z")
+            shown = stamp(told(event)).replace("T", " ").removesuffix("Z")
             row = (shown, str(record.seq), cls, title(event), where, line(event))
             failed = cls == "halt" or (
                 isinstance(event, Outcome) and not isinstance(event, Applied | Superseded)

@@ -13,6 +13,7 @@ from tidewright.asking.events import CLASSES, Class, found, wanted
 from tidewright.asking.explain import explained, explained_decision
 from tidewright.asking.lines import answer as line_answer
 from tidewright.asking.objects import SHORT, named
+from tidewright.asking.ordered import in_order
 from tidewright.asking.point_in_time import moment_of
 from tidewright.asking.questions import QUESTIONS
 from tidewright.asking.rendering import answer as explanation_answer
@@ -98,8 +99,11 @@ class Answers:
         if about:
             selection.about = named(about, query.get("namespace", ""))
         rows = []
-        async with aclosing(found(self.source, selection, follow=False, tail=int(tail))) as those:
-            async for record, event in those:
+        async with (
+            aclosing(found(self.source, selection, follow=False, tail=int(tail))) as those,
+            aclosing(in_order(those, follow=False)) as ordered,
+        ):
+            async for record, event in ordered:
                 if not isinstance(event, registry.NotAnEvent):
                     rows.append(line_answer(record, event))
         return rows

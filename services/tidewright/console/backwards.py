@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
-from itertools import accumulate
 
 import msgspec
 
 from tidewright.asking.lines import subject_object
 from tidewright.asking.point_in_time import INTERLEAVED, is_past
 from tidewright.asking.source import Source
+from tidewright.asking.told_time import told_of
 from tidewright.log.reader import Record
 
 STEP = 1_000
@@ -24,27 +24,11 @@ KEPT_RECORDS = 20_000
 """Records of all searches that are kept: of one that moves with the end of the log there is another one each second."""
 
 
-class _Timed(msgspec.Struct):
-    at: float = 0.0
-
-
-_timed = msgspec.json.Decoder(_Timed)
-
-
-def time_of(record: Record) -> float | None:
-    """The log time of a record, without decoding the rest; None where it has none."""
-    try:
-        return _timed.decode(record.body).at
-    except msgspec.MsgspecError:
-        return None
-
-
 class Scan(msgspec.Struct, frozen=True):
     """What was found.
 
     Attributes:
-        found: records, the last first, with the log time that was reached with each of them: where its own stamp lies before that of one
-            that stands before it, the later time. So no time that is shown goes back along the log.
+        found: records, the last on the log first, with the time that is shown of each; `latest_first` has them in the order of these.
         looked_back_to: the sequence up to which was looked back.
         whole: everything in the stretch was looked at.
     """
@@ -106,8 +90,8 @@ class Backwards:
             found += [(record, at) for record, at in reversed(part) if at >= since]
             high, step = low - 1, step * 2
             if oldest is not None and oldest < since and low > first + INTERLEAVED:
-                return Scan(_reached(found), high + 1, whole=True)
-        return Scan(_reached(found), high + 1, whole=high < first)
+                return Scan(tuple(found), high + 1, whole=True)
+        return Scan(tuple(found), high + 1, whole=high < first)
 
     async def _part(
         self, patterns: Sequence[str], accepts: Callable[[Record], bool], low: int, high: int
@@ -115,7 +99,7 @@ class Backwards:
         part: list[tuple[Record, float]] = []
         oldest: float | None = None
         for record in sorted(await self._between(patterns, low, high), key=lambda one: one.seq):
-            if not is_past(self._source, record) or (at := time_of(record)) is None:
+            if not is_past(self._source, record) or (at := told_of(record)) is None:
                 continue
             oldest = at if oldest is None else oldest
             if accepts(record):
@@ -137,10 +121,9 @@ class Backwards:
         return [record for part in await asyncio.gather(*map(of, patterns)) for record in part]
 
 
-def _reached(found: Sequence[tuple[Record, float]]) -> tuple[tuple[Record, float], ...]:
-    times = accumulate((at for _, at in reversed(found)), max)
-    told = [(record, at) for (record, _), at in zip(reversed(found), times, strict=True)]
-    return tuple(reversed(told))
+def latest_first(found: Iterable[tuple[Record, float]]) -> list[tuple[Record, float]]:
+    """Records in the order of the times that are shown of them, the last first."""
+    return sorted(found, key=lambda one: (one[1], one[0].seq), reverse=True)
 
 
 def class_of(record: Record) -> str:

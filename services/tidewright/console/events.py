@@ -15,7 +15,7 @@ from tidewright.asking.objects import SHORT, plain_kind
 from tidewright.asking.services import EVERY
 from tidewright.asking.source import Source, slot_in
 from tidewright.console.asked import Looking
-from tidewright.console.backwards import Backwards
+from tidewright.console.backwards import Backwards, latest_first
 from tidewright.console.charts import Bucket, histogram
 from tidewright.events.base import Outcome
 from tidewright.events.outcomes import Applied, Superseded
@@ -122,12 +122,14 @@ async def page(source: Source, backwards: Backwards, looking: Looking) -> dict[s
         ("events", filters), patterns, filters.takes,
         up_to=looking.moment.seq, since=looking.since, enough=LOOKED_AT, most=LOOKED_AT,
     )  # fmt: skip
-    start = looking.since if scan.whole or not scan.found else scan.found[-1][1]
+    start = looking.since if scan.whole or not scan.found else min(at for _, at in scan.found)
     return {
         "filters": filters,
         "classes": CLASSES,
         "writers": WRITERS,
-        "rows": [row for record, at in scan.found[:SHOWN] if (row := row_of(record, at)) is not None],
+        "rows": [
+            row for record, at in latest_first(scan.found[:SHOWN]) if (row := row_of(record, at)) is not None
+        ],
         "found": len(scan.found),
         "whole": scan.whole,
         "looked_at": looking.moment.seq - scan.looked_back_to + 1,
@@ -171,7 +173,7 @@ def buckets(found: tuple[tuple[Record, float], ...], start: float, looking: Look
 
 
 def row_of(record: Record, at: float) -> Row | None:
-    """An event as a row, at the log time that was reached with it; None for one that does not decode."""
+    """An event as a row, at the time that is shown of it; None for one that does not decode."""
     found = decoded(record)
     if found is None:
         return None

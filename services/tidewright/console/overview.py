@@ -12,7 +12,7 @@ from tidewright.asking.lines import line, subject_object, title
 from tidewright.asking.lookups import decoded
 from tidewright.asking.source import Source
 from tidewright.console.asked import Looking
-from tidewright.console.backwards import Backwards
+from tidewright.console.backwards import Backwards, latest_first
 from tidewright.console.lists import TITLES, Lists, Rows
 from tidewright.console.standing import standing
 from tidewright.console.words import money
@@ -150,7 +150,9 @@ async def changed(source: Source, backwards: Backwards, looking: Looking) -> tup
         ("changes",), [f"{root}.decision.>", f"{root}.outcome.>"], _may_tell,
         up_to=looking.moment.seq, since=looking.since, enough=2 * CHANGES_SHOWN, most=LOOKED_AT,
     )  # fmt: skip
-    changes = [change for record, at in scan.found if (change := _change(record, at)) is not None]
+    changes = [
+        change for record, at in latest_first(scan.found) if (change := _change(record, at)) is not None
+    ]
     return changes, scan.whole
 
 

@@ -41,8 +41,8 @@ def evict(log: Told, name: str, node: str = "n1") -> None:
     )
 
 
-def seen(log: Told, name: str, on: str, deployment: str = "web") -> None:
-    log.fact("pod", "shop", name, msgspec.structs.replace(pod(name, on, deployment), uid=name))
+def seen(log: Told, name: str, on: str, deployment: str = "web", at: float = 4.0) -> None:
+    log.fact("pod", "shop", name, msgspec.structs.replace(pod(name, on, deployment), at=at, uid=name))
 
 
 def delete(log: Told, *nodes: str) -> None:
@@ -86,7 +86,7 @@ def drained() -> tuple[Told, Found, list[tuple[str, str]]]:
     seen(log, "x", "n2")
     delete(log, "n3")
     delete(log, "n2", "n1")
-    seen(log, "y", "n4")
+    seen(log, "y", "n4", at=5.5)
     log.fact("node", "", "n1", f.NodeGone(at=6.0, name="n1", uid="u"))
     told = [
         ("it was marked, and takes no pods", "Applied"),

@@ -103,7 +103,8 @@ def _autoscaler(words: Words, now: float) -> Row:
     if scale is not None and not scale.shadow:
         if scale.at > max(scaled_at or 0.0, getattr(words.fact, "at", 0.0)) or current == scale.from_replicas:
             current, desired = scale.from_replicas, scale.replicas
-        scaled_at = max(scaled_at or 0.0, scale.at)
+        # A dry run counts in the status from when it was folded: the decision has one time, here as elsewhere.
+        scaled_at = scale.at if scale.dry_run else max(scaled_at or 0.0, scale.at)
     moves = current != desired
     dry = " (dry run)" if is_true(found.get("DryRun")) else ""
     return Row(

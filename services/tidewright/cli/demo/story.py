@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tidewright.asking.told_time import Reached
+from tidewright.asking.told_time import told
 from tidewright.cli.demo.objects import NAME, NAMESPACE
 from tidewright.events.base import Decision, Event, Outcome
 from tidewright.events.decisions import ScaleWorkload
@@ -19,9 +19,8 @@ class Story:
     """What is known so far.
 
     Attributes:
-        now: log time that was reached with the latest event, seconds. Along the log it never goes back, as stamps do by minutes here
-            (`asking.told_time`); whatever is told of an event has it.
-        times: the same of each decision, by its id.
+        now: the latest log time so far, seconds: as time is compressed here, events lie further back than they came.
+        times: the time that is shown of each decision (`asking.told_time`), by its id.
         value: the metric's latest value; None before the first.
         wanted, ready: replicas asked for, and pods that serve.
         decisions: count by event type.
@@ -41,11 +40,10 @@ class Story:
     replicas: list[tuple[float, int]] = field(default_factory=list)
     load: list[tuple[float, float]] = field(default_factory=list)
     _pods: dict[str, bool] = field(default_factory=dict)
-    _reached: Reached = field(default_factory=Reached)
 
     def fold(self, event: Event) -> None:
         """Take one event, in the order of the log."""
-        self.now = self._reached.by(event)
+        self.now = max(self.now, told(event))
         match event:
             case MetricSampled() if event.series_milli and not event.refresh:
                 self.value = sum(event.series_milli) / 1000
@@ -71,7 +69,7 @@ class Story:
     def _decided(self, decision: Decision) -> None:
         name = (wire_name(type(decision)) or "").removeprefix("decision.").rpartition(".")[0]
         self.decisions[name] = self.decisions.get(name, 0) + 1
-        self.times[decision.id] = self.now
+        self.times[decision.id] = told(decision)
         if isinstance(decision, ScaleWorkload):
             self.scales.append(decision)
 

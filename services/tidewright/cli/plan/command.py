@@ -30,7 +30,10 @@ LIVE = "live"
 STATE = Group("State", sort_key=0)
 
 app = App(name="plan", help_format="plaintext", help_epilogue=COMMANDS["plan"].epilogue)
-app.command("tidewright.cli.plan.ws:ws", name="ws", help_epilogue=COMMANDS["plan"].part("ws"))
+app.command(
+    "tidewright.cli.plan.ws:ws", name="ws", help_epilogue=COMMANDS["plan"].part("ws"),
+    help="Where so many pods would land, and with --now (or --log) what the change would do to those there.",
+)  # fmt: skip
 
 
 @app.command(help_epilogue=COMMANDS["plan"].part("provisioning"))

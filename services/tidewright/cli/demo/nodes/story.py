@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tidewright.asking.told_time import Reached
+from tidewright.asking.told_time import told
 from tidewright.events.base import Decision, Event, Outcome
 from tidewright.events.decisions import EvictPod
 from tidewright.events.facts import NodeGone, NodeObserved, PodGone, PodObserved
@@ -36,9 +36,8 @@ class NodesStory:
     """What is known so far.
 
     Attributes:
-        now: log time that was reached with the latest event, seconds. Along the log it never goes back, as stamps do by seconds here
-            (`asking.told_time`); whatever is told of an event has it.
-        times: the same of each decision, by its id.
+        now: the latest log time so far, seconds: as time is compressed here, events lie further back than they came.
+        times: the time that is shown of each decision (`asking.told_time`), by its id.
         pods, waiting: pods of the demo that are there, and those of them without a node.
         nodes: nodes that are there, with their groups.
         prices: price of an hour by group.
@@ -68,11 +67,10 @@ class NodesStory:
     _pods: dict[str, str] = field(default_factory=dict)
     _evictions: set[str] = field(default_factory=set)
     _evicted: set[str] = field(default_factory=set)
-    _reached: Reached = field(default_factory=Reached)
 
     def fold(self, event: Event) -> None:
         """Take one event, in the order of the log."""
-        self.now = self._reached.by(event)
+        self.now = max(self.now, told(event))
         match event:
             case NodeObserved() if event.name not in self.nodes:
                 self.nodes[event.name] = event.labels.get(POOL, "")
@@ -110,7 +108,7 @@ class NodesStory:
     def _decided(self, decision: Decision) -> None:
         name = (wire_name(type(decision)) or "").removeprefix("decision.").rpartition(".")[0]
         self.decisions[name] = self.decisions.get(name, 0) + 1
-        self.times[decision.id] = self.now
+        self.times[decision.id] = told(decision)
         match decision:
             case PlanScaleUp():
                 self.plans.append(decision)
