@@ -2,7 +2,7 @@
 
 A file is recognised by its content, not its name. Says for how many of the covered cases a decider was asked (which is
 seen, not said: `asked`), how many asked one rule through the function that is its only place in the product, how many
-went through `reference/` and why, and ends with `N passed, N failed, N not covered`; the exit code is 1 when a
+went through `reference/` and why, in which the product answers otherwise by intention and why, and ends with `N passed, N failed, N not covered`; the exit code is 1 when a
 case failed, 2 when a file could not be read.
 """
 
@@ -81,12 +81,14 @@ def _verdict(suite: Suite, case: Any, index: int, asked: set[str]) -> Result:
 
 
 def _listed(result: Result) -> Result:
-    """A case may leave the product aside only for a reason that is listed."""
-    if not result.reference or result.reference in reference.tags():
+    """A case may leave the product aside, or have it answer otherwise, only for a reason that is listed."""
+    tags = [*([result.reference] if result.reference else []), *result.intended]
+    unlisted = [tag for tag in tags if tag not in reference.tags()]
+    if not unlisted:
         return result
-    said = f"runs through the reference by a tag that is not listed: {result.reference}"
+    said = f"a tag that is not listed: {', '.join(unlisted)}"
     return dataclasses.replace(
-        result, verdict=Verdict.FAILED, differences=(said, *result.differences), reference=""
+        result, verdict=Verdict.FAILED, differences=(said, *result.differences), reference="", intended=()
     )
 
 
@@ -94,12 +96,16 @@ def summary(results: list[Result]) -> list[str]:
     """By what the covered cases were run, and why where it was not the product."""
     covered = [r for r in results if r.verdict is not Verdict.NOT_COVERED]
     tagged = Counter(r.reference for r in covered if r.reference)
+    intended = [r for r in covered if r.intended]
+    by = Counter(tag for r in intended for tag in r.intended)
     reasons = reference.tags()
     return [
         f"through a decider: {sum(r.decided for r in covered)}",
         f"through the product's one function for it: {sum(not r.decided and not r.reference for r in covered)}",
         f"through reference/: {tagged.total()}",
         *(f"  {tag}: {count} ({reasons[tag]})" for tag, count in sorted(tagged.items())),
+        f"differs by intention, and would be the original's without: {len(intended)}",
+        *(f"  {tag}: {count} ({reasons[tag]})" for tag, count in sorted(by.items())),
     ]
 
 

@@ -14,12 +14,13 @@ from tests.vectors.spread_cluster import UID
 from tests.vectors.spread_world import NAMESPACE, NOW, World, stamped
 from tests.vectors.suite import Case
 from tidewright.events.base import Event, JsonObject
+from tidewright.events.spread import PodPlaced
 from tidewright.kube.customworkloads import group_version
 from tidewright.kube.podapi.merging import merge_patch_of
 from tidewright.spread.control.versions import versions_by
 from tidewright.spread.ledger import ledger as ledgers
 from tidewright.spread.ledger import placing
-from tidewright.spread.ledger.ledger import Ledger
+from tidewright.spread.ledger.ledger import UNLIMITED, Ledger
 from tidewright.spread.ledger.placing import Request
 from tidewright.spread.match.admit import Refused, spread_for
 from tidewright.spread.match.matching import NotFound
@@ -47,7 +48,9 @@ class Admission:
     def _ledger(self) -> Ledger:
         world, name = self.world, self.name
         by_version: Mapping[str, Sequence[JsonObject]] = self.status.get("versionedSubsetStatuses") or {}
-        mine = by_version.get(self.version) or self.status.get("subsetStatuses") or ()
+        overall = self.status.get("subsetStatuses") or ()
+        stateful = self.case["spread"]["spec"]["targetRef"]["kind"] == "StatefulSet"  # has no list by version
+        mine = overall if stateful else by_version.get(self.version) or overall
         world.tell_conditions(name, mine)
         rules = world.rules(name)
         closed = {
@@ -66,7 +69,7 @@ class Admission:
         limits = {rule.name: rule.limit for rule in rules.subsets}
         counts = {
             version: {
-                entry["name"]: limit - (entry.get("missingReplicas") or 0)
+                entry["name"]: _held(entry, limit)
                 for entry in entries
                 if (limit := limits.get(entry["name"])) is not None
             }
@@ -85,16 +88,18 @@ class Admission:
         raise NotFound(f"{kind} {name}")
 
     def after(self, entry: Event | None = None) -> JsonObject:
-        """The status that says what is on the ledger once this entry is; it stays as it was without one."""
-        if entry is None:
+        """The status that says what is on the ledger once this entry is; it stays as it was without one that has a subset."""
+        if entry is None or (isinstance(entry, PodPlaced) and not entry.subset):
             return {**self.status}
         ledgers.fold(self.ledger, entry)
         by_version: Mapping[str, Sequence[JsonObject]] = self.status.get("versionedSubsetStatuses") or {}
         rules = self.ledger.rules
         if rules is None:
             return {**self.status}
-        versions = {*by_version, *self.ledger.counts, *(h.version for h in self.ledger.placed.values())}
-        written = {}
+        written: JsonObject = {**by_version}
+        versions = {version for version, entries in by_version.items() if entries}
+        versions.update(version for version, counts in self.ledger.counts.items() if counts)
+        versions.update(h.version for h in self.ledger.placed.values())
         for version in sorted(versions):
             before = {entry["name"]: entry for entry in by_version.get(version) or ()}
             written[version] = [
@@ -103,7 +108,7 @@ class Admission:
                     "name": rule.name,
                     "missingReplicas": self.ledger.missing(rule, version),
                     "creatingPods": {
-                        key: round(held.at - NOW)
+                        key.partition("#")[0]: round(held.at - NOW)
                         for key, held in self.ledger.placed.items()
                         if (held.version, held.subset) == (version, rule.name)
                     },
@@ -116,6 +121,15 @@ class Admission:
                 for rule in rules.subsets
             ]
         return {**self.status, "versionedSubsetStatuses": written}
+
+
+def _held(entry: JsonObject, limit: int) -> int:
+    """Places of a subset that pods have, as an entry says it: one that had no limit says it by its pods."""
+    missing: int = entry.get("missingReplicas") or 0
+    if missing != UNLIMITED:
+        return limit - missing
+    there = (entry.get("replicas") or 0) + len(entry.get("creatingPods") or {})
+    return max(0, there - len(entry.get("deletingPods") or {}))
 
 
 def create(case: Case) -> JsonObject:

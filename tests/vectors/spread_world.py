@@ -34,6 +34,8 @@ from tidewright.kube.customworkloads import (
 )
 from tidewright.kube.projection import nodes, pods, workloads
 from tidewright.kube.times import rfc3339, seconds
+from tidewright.kube.workloadspreads.placements import placement_of
+from tidewright.kube.workloadspreads.spec import MATCHED_ANNOTATION
 from tidewright.spread.control.versions import versions_by
 from tidewright.spread.decide import DECIDER
 from tidewright.spread.fold.touched import Touched
@@ -194,7 +196,7 @@ class World:
             )
 
     def tell_pods(self) -> None:
-        """The case's pods, in their order; those that were let in are seen, and no more is concluded yet."""
+        """The case's pods, in their order; those that were let in are seen where they are, and no more is concluded yet."""
         for obj in self.case.get("pods") or ():
             self.pods[obj["metadata"]["name"]] = stamped(obj)
             self.observe(obj["metadata"]["name"], self._tell_pod)
@@ -203,7 +205,9 @@ class World:
         touched = self.fold(event)
         for decision in DECIDER.decide(self.state, event, touched):
             if isinstance(decision, ChangeLedger):
-                seen = tuple(change for change in decision.changes if change.kind == "Seen")
+                seen = tuple(
+                    change for change in decision.changes if change.kind == "Seen" or change.reason == "Moved"
+                )
                 self.fold(msgspec.structs.replace(decision, changes=seen, rules=None))
 
     def observe(self, name: str, how: Callable[[Event], object]) -> None:
@@ -233,14 +237,14 @@ class World:
             self.fold(event)
 
     def tell_leaving(self, name: str, entries: Mapping[str, Sequence[JsonObject]]) -> None:
-        """Pods that are there and whose delete was admitted, by the entries of a status."""
+        """Pods that are there in a subset, and whose delete was admitted, by the entries of a status."""
         told = {
             pod: NOW + at
             for subsets in entries.values()
             for entry in subsets
             for pod, at in (entry.get("deletingPods") or {}).items()
         }
-        known = self.view(name).pods
+        known = {pod for pod, row in self.view(name).pods.items() if row.placed_by == name and row.subset}
         for at, pod in sorted((at, pod) for pod, at in told.items() if pod in known):
             self.fold(self.leaving(name, pod, at))
 
@@ -262,17 +266,23 @@ class World:
         """The delete of a pod that held its place was admitted."""
         row = self.view(name).pods[pod]
         version, subset, uid = versions_by(self.state.settings).of(row), row.subset, unpack_uid(row.uid)
-        if not row.held:
+        placement = placement_of(
+            (self.pods[pod]["metadata"].get("annotations") or {}).get(MATCHED_ANNOTATION)
+        )
+        key = (placement.uid if placement is not None else "") or pod
+        if not row.held and key not in self.view(name).ledger.placed:
             self.change(name, LedgerChange("Held", pod, pod, version, subset, "Found", uid=uid), at=at)
-        return self.left(name, version, subset, pod, at, uid)
+        return self.left(name, version, subset, pod, at, uid, key)
 
-    def left(self, name: str, version: str, subset: str, pod: str, at: float, uid: str = "") -> PodLeaving:
+    def left(
+        self, name: str, version: str, subset: str, pod: str, at: float, uid: str = "", key: str = ""
+    ) -> PodLeaving:
         """The delete of a pod was admitted."""
         return PodLeaving(
             at=at,
             namespace=NAMESPACE,
             name=name,
-            key=pod,
+            key=key or pod,
             request=f"delete {pod}",
             version=version,
             spread=self.view(name).uid,

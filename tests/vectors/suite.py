@@ -31,6 +31,7 @@ class Result:
         reference: empty for a case that the product was asked, by a decider or an endpoint or what they call;
             else the tag, listed in `tests.vectors.reference`, that says why it was not.
         decided: a decider was asked for it; the runner sees to that (`asked`).
+        intended: the product was asked and answers otherwise than the case expects, as these tags say, listed likewise.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Result:
     differences: tuple[str, ...] = field(default=())
     reference: str = ""
     decided: bool = False
+    intended: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

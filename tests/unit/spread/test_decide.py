@@ -357,6 +357,19 @@ def test_a_pod_whose_annotation_was_taken_off_is_adopted_anew_where_it_runs() ->
     assert spread.ledger.counts == {HASH: {"b": 1}}
 
 
+def test_pods_adopted_in_one_look_share_the_room_that_is_left() -> None:
+    """Those of a spread that is made anew: one has its place still, and is listed last."""
+    given = spec(2, 9)
+    for subset in given["subsets"]:
+        del subset["requiredNodeSelectorTerm"]
+    strays = [msgspec.structs.replace(placed("", n, node="n1"), annotations={}) for n in range(3)]
+    fold = Fold(NodeObserved(at=0, name="n1"), *deployment(4), *strays, placed("a", 3, node="n1"))
+    fold.see(spread_fact(given))
+    spread = fold.state.spreads[KEY]
+    assert [spread.pods[f"web-{n}"].subset for n in range(4)] == ["a", "b", "b", "a"]
+    assert spread.ledger.counts == {HASH: {"a": 2, "b": 2}}
+
+
 def test_shapes_are_kept_for_as_long_as_pods_have_them() -> None:
     fold = Fold(ShapeObserved(at=0, digest="s", scheduling={"nodeSelector": {"zone": "b"}, "volumes": []}))
     assert fold.state.shapes == {"s": {"nodeSelector": {"zone": "b"}}}

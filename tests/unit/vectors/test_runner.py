@@ -77,7 +77,7 @@ def test_broken_json_is_named_and_the_rest_is_counted(
     assert f"{tmp_path / 'none'}: cannot be read: " in capsys.readouterr().err
 
 
-def test_a_case_that_leaves_the_product_aside_names_a_listed_reason(
+def test_a_case_that_leaves_the_product_aside_or_differs_names_listed_reasons(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The numbers say how much of the cases is asked of the product, and why not of the rest."""
@@ -85,22 +85,33 @@ def test_a_case_that_leaves_the_product_aside_names_a_listed_reason(
     def case(one: Case) -> Result:
         if one["name"] == "a":
             DECIDER.decide(State(), ClockSet(at=1.0, wall=1.0, log=1.0), Touched())
-        return Result(one["name"], "", Verdict.PASSED, reference=one.get("tag", ""))
+        by = tuple(one.get("by", ()))
+        return Result(one["name"], "", Verdict.PASSED, reference=one.get("tag", ""), intended=by)
 
     suite = Suite("any", lambda content: content, case)
     monkeypatch.setattr("tests.vectors.__main__.suites", lambda: [suite])
     monkeypatch.setattr("tests.vectors.reference.tags", lambda: {"odd": "ours is even"})
     (tmp_path / "cases.json").write_text(
-        json.dumps([{"name": "a"}, {"name": "b", "tag": "odd"}, {"name": "c", "tag": "unheard"}])
+        json.dumps(
+            [
+                {"name": "a"},
+                {"name": "b", "tag": "odd"},
+                {"name": "c", "tag": "unheard"},
+                {"name": "d", "by": ["odd", "unheard"]},
+                {"name": "e", "by": ["odd"]},
+            ]
+        )
     )
     assert main([str(tmp_path)]) == 1
     said = capsys.readouterr().out.splitlines()
-    assert said[-5:] == [
+    assert said[-7:] == [
         "through a decider: 1",
-        "through the product's one function for it: 1",
+        "through the product's one function for it: 3",
         "through reference/: 1",
         "  odd: 1 (ours is even)",
-        "2 passed, 1 failed, 0 not covered",
+        "differs by intention, and would be the original's without: 1",
+        "  odd: 1 (ours is even)",
+        "3 passed, 2 failed, 0 not covered",
     ]
 
 

@@ -1,14 +1,16 @@
-"""What only the original's behaviour explains: the vectors' cases that ours decides otherwise by intention.
+"""What only the original's behaviour explains: where ours decides otherwise than the vectors' cases by intention.
 
-spread         ledgers in a status, passes that read one, and what they do where ours does otherwise
+spread         a model of spreads with ledgers in a status, which is the original's or ours, by what it is told
 provisioning   requests spelled out as pods, classes of pods, alternating loops
 scaledown      deletions of a group as a list of steps
 watermark      attributes of log lines
 
-A case is run by the product: a decider, an endpoint, a function that one of them calls. Where it cannot be,
-because ours does otherwise by intention, its adapter runs it with code of this package and says under which tag:
-`Result(..., reference="tag")`. Each module here lists its tags with the reason in `TAGS: dict[str, str]`;
-a tag that is not listed fails its case. No module of the product imports this package.
+A case is run by the product: a decider, an endpoint, a function that one of them calls. Where ours answers otherwise
+by intention, a model here says so of any such case, whatever it is called: it answers as the case expects, and exactly
+as ours does once it follows certain differences: `Result(..., intended=("tag", ...))`. Where the product cannot be asked at
+all, the adapter runs the case with code of this package and says under which tag: `Result(..., reference="tag")`. Each
+module here lists its tags with the reason in `TAGS: dict[str, str]`; a tag that is not listed fails its case. No module
+of the product imports this package.
 """
 
 from __future__ import annotations

@@ -59,7 +59,9 @@ class Conclusion(Gathering):
             if row.flags & HELD and row.active:
                 continue  # most are as they should be
             hold(self, row, key if row.name == pod else "")
-            if adoptable(self, spread, row) and (best := adopt(self, spread, row)) is not None:
+        # Once all that have a place hold it: what they leave is the room of the others.
+        for row in self.s.pods.values():
+            if adoptable(self, spread, row) and (best := adopt(self, spread, row, adopted)) is not None:
                 adopted[row.name] = best
         all_costs(self, spread, adopted)
         reschedule(self, spread, failed)
@@ -76,7 +78,7 @@ class Conclusion(Gathering):
         if (
             after is not None
             and adoptable(self, spread, after)
-            and (best := adopt(self, spread, after)) is not None
+            and (best := adopt(self, spread, after, adopted)) is not None
         ):
             adopted[after.name] = best
         costs_after(self, spread, before, after, adopted)

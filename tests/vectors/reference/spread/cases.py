@@ -1,4 +1,4 @@
-"""The original's way of answering a case, under the names of `expected`."""
+"""The model's answer to a case, under the names of `expected`."""
 
 from __future__ import annotations
 
@@ -8,21 +8,31 @@ from typing import Any
 import msgspec
 
 from tests.vectors.reference.spread import admission, matching
-from tests.vectors.reference.spread.limits import lenient
-from tests.vectors.reference.spread.passes import reconcile
+from tests.vectors.reference.spread import ways as w
+from tests.vectors.reference.spread.passes import Scene, reconcile
 from tests.vectors.reference.spread.pods import listed
 from tests.vectors.reference.spread.status import status_of, to_json
+from tests.vectors.reference.spread.ways import Ways
 from tests.vectors.spread_cluster import UID, Cluster
-from tests.vectors.suite import Case
 from tidewright.events.base import JsonObject
-from tidewright.kube.customworkloads import BadPath
+from tidewright.kube.customworkloads import BUILT_IN, BadApiVersion, BadPath
 from tidewright.kube.podapi.merging import merge_patch_of
 from tidewright.kube.podapi.nodeterms import node_of
 from tidewright.kube.selectors import SelectorError
-from tidewright.kube.workloadspreads import limits
 from tidewright.kube.workloadspreads.inject import adoption_patch, with_rules
+from tidewright.kube.workloadspreads.limits import NotALimit, percentage
+from tidewright.kube.workloadspreads.sharing import selected
+from tidewright.kube.workloadspreads.spec import parse
+from tidewright.spread.api import validation
 from tidewright.spread.match.matching import NotFound
 from tidewright.spread.match.pods import pod_of
+
+WORKLOADS_SPREAD = "test-workloadSpread"
+"""The spread of the workload whose pod a case is about that says no more of it."""
+
+
+class NotModelled(Exception):
+    """The model knows nothing of such a case."""
 
 
 def same_time(at: float) -> int:
@@ -35,17 +45,19 @@ def status_json(status: Any) -> JsonObject:
     return written
 
 
-def pod_create(c: Cluster, event: Mapping[str, Any]) -> JsonObject:
+def around(c: Cluster, ways: Ways) -> admission.Around:
+    return admission.Around(c.whitelist, c.read, ways, c.versioned)
+
+
+def pod_create(c: Cluster, event: Mapping[str, Any], ways: Ways) -> JsonObject:
     obj = c.pods[0]
     status = status_of(c.case.get("status"))
     answer: JsonObject = {"allowed": True, "subset": None, "patch": {}, "generatedUid": None}
     if event.get("dryRun"):
         return {**answer, "status": status_json(status)}
     try:
-        spread = admission.spread_for(pod_of(obj), c.spreads, c.whitelist, c.read)
-        created = admission.create(
-            obj, spread, status, c.whitelist, c.read, 0.0, UID, versioned_kinds=c.versioned
-        )
+        spread = admission.spread_for(pod_of(obj), c.spreads, around(c, ways))
+        created = admission.create(obj, spread, status, around(c, ways), UID)
     except admission.Refused as refused:
         after = refused.status if refused.status is not None else status
         recorded = UID in str(to_json(after, same_time))
@@ -67,7 +79,7 @@ def pod_create(c: Cluster, event: Mapping[str, Any]) -> JsonObject:
     }
 
 
-def pod_remove(c: Cluster, event: Mapping[str, Any]) -> JsonObject:
+def pod_remove(c: Cluster, event: Mapping[str, Any], ways: Ways) -> JsonObject:
     obj = c.pods[0]
     status = status_of(c.case.get("status"))
     if event.get("dryRun"):
@@ -75,13 +87,14 @@ def pod_remove(c: Cluster, event: Mapping[str, Any]) -> JsonObject:
     placement = pod_of(obj).placement
     named = next((s for s in c.spreads if placement is not None and s.name == placement.name), None)
     try:
-        after = admission.remove(obj, named, status, c.whitelist, c.read, 0.0, versioned_kinds=c.versioned)
+        evicted = event["type"] == "admission.podEviction"
+        after = admission.remove(obj, named, status, around(c, ways), evicted=evicted)
     except admission.Refused as refused:
         return {"allowed": False, "error": refused.reason, "status": status_json(status)}
     return {"allowed": True, "status": status_json(after)}
 
 
-def one_pass(c: Cluster, _: Mapping[str, Any]) -> JsonObject:
+def one_pass(c: Cluster, _: Mapping[str, Any], ways: Ways) -> JsonObject:
     spread = c.spread
     target = spread.target
     nothing: JsonObject = {
@@ -102,7 +115,9 @@ def one_pass(c: Cluster, _: Mapping[str, Any]) -> JsonObject:
         if "workloadReplicas" in c.case and c.workload is None:
             view = matching.TargetView(c.case["workloadReplicas"], c.case.get("latest", ""), tuple(pods))
         else:
-            view = matching.view(spread, c.target(spread), c.replica_sets, pods, c.whitelist, c.versioned)
+            view = matching.view(
+                spread, c.target(spread), c.replica_sets, pods, c.whitelist, c.versioned, ways
+            )
     except (NotFound, BadPath, SelectorError) as error:
         old = status_of(c.case.get("status")).subsets or ()
         return {
@@ -117,15 +132,8 @@ def one_pass(c: Cluster, _: Mapping[str, Any]) -> JsonObject:
         view = msgspec.structs.replace(view, version=c.case["latest"])
     nodes = {n.name: n for n in map(node_of, c.case.get("nodes") or ())}
     objects = {p["metadata"]["name"]: p for p in c.pods}
-    done = reconcile(
-        spread,
-        view,
-        status_of(c.case.get("status")),
-        nodes,
-        objects.__getitem__,
-        0.0,
-        versioned_kinds=c.versioned,
-    )
+    scene = Scene(spread, view, nodes, objects.__getitem__, 0.0, ways, c.versioned)
+    done = reconcile(scene, status_of(c.case.get("status")))
     current = {p.name: p.cost for p in view.pods}
     answer: JsonObject = {
         **nothing,
@@ -156,40 +164,82 @@ def one_pass(c: Cluster, _: Mapping[str, Any]) -> JsonObject:
     return answer
 
 
-def lookup_workload_version(c: Cluster, _: Mapping[str, Any]) -> JsonObject:
+def lookup_workload_version(c: Cluster, _: Mapping[str, Any], ways: Ways) -> JsonObject:
     assert c.workload is not None
     try:
         kind = c.workload["kind"]
-        version = matching.workload_version(kind, c.workload, c.replica_sets, c.versioned)
+        version = matching.workload_version(kind, c.workload, c.replica_sets, c.versioned, ways)
     except NotFound:
         return {"version": "", "error": "NotFound"}
     return {"version": version, "error": None}
 
 
-def lookup_selected(c: Cluster, _: Mapping[str, Any]) -> JsonObject:
+def lookup_selected(c: Cluster, _: Mapping[str, Any], ways: Ways) -> JsonObject:
     """A filter without a selector selects no pod at admission, and all of them in the controller [Q-1]."""
-    selector = None if c.spread.target_filter is None else c.spread.target_filter.selector
-    return {"selected": selector is not None, "error": False}
-
-
-def spread_admission(c: Cluster, _: Mapping[str, Any]) -> JsonObject:
-    """A limit passes that becomes a number once every percent sign is taken off [Q-2]."""
-    values = [s.limit for s in c.spread.subsets if s.limit is not None]
+    given = c.spread.target_filter
+    if given is not None and given.selector is None and w.FILTER_WITHOUT_SELECTOR not in ways:
+        return {"selected": False, "error": False}
     try:
-        allowed = all(lenient(value, 100) >= 0 for value in values)
-    except limits.NotALimit:
-        allowed = False
+        return {"selected": selected(given, pod_of(c.pods[0]).labels), "error": False}
+    except SelectorError:
+        return {"selected": False, "error": True}
+
+
+def spread_admission(c: Cluster, event: Mapping[str, Any], ways: Ways) -> JsonObject:
+    """A limit passes that becomes a number once every percent sign is taken off [Q-2]; all else is judged as by ours."""
+    if c.case.get("featureGate") is False or "rawObject" in event:
+        raise NotModelled
+    obj: JsonObject = c.case["spread"]
+    subsets: list[JsonObject] = obj["spec"].get("subsets") or []
+    if w.LIMIT_NO_NUMBER not in ways:
+        subsets = [_read_leniently(s) for s in subsets]
+    if w.PATCH_SHAPE not in ways and not _has_template(c):
+        subsets = [{k: v for k, v in s.items() if k != "patch"} for s in subsets]
+    obj = {**obj, "spec": {**obj["spec"], "subsets": subsets}}
+    others = [parse(s) for s in event.get("others") or ()]
+    if w.TARGET_SHARED not in ways:
+        others = [msgspec.structs.replace(other, target_filter=None) for other in others]
+    surroundings = validation.Surroundings(c.whitelist, others, c.read)
+    found = validation.errors(obj, surroundings, event.get("old"))
     return {
-        "allowed": allowed,
-        "httpCode": 200 if allowed else 400,
-        "errorCount": 0,
-        "errorFields": [],
-        "errors": [],
+        "allowed": not found,
+        "httpCode": 400 if found else 200,
+        "errorCount": len(found),
+        "errorFields": [e.field for e in found],
+        "errors": [{"field": e.field, "type": e.reason} for e in found],
     }
 
 
-def trigger(c: Cluster, event: Mapping[str, Any]) -> JsonObject:
-    """A pod's change wakes the spread that its annotation names, and only when it stops or gets another version [Q-10]."""
+def _has_template(c: Cluster) -> bool:
+    """Whether the workload is there, and of a kind that has a template of pods."""
+    target = c.spread.target
+    if target is None or target.kind not in {kind.kind for kind in BUILT_IN}:
+        return False
+    try:
+        return bool(c.read(target.api_version, target.kind, target.name))
+    except (NotFound, BadApiVersion):
+        return False
+
+
+def _read_leniently(subset: JsonObject) -> JsonObject:
+    limit = subset.get("maxReplicas")
+    if not isinstance(limit, str):
+        return subset
+    try:
+        return {**subset, "maxReplicas": f"{percentage(limit)}%"}
+    except NotALimit:
+        return subset
+
+
+def trigger(c: Cluster, event: Mapping[str, Any], ways: Ways) -> JsonObject:
+    """A pod's change wakes the spread that its annotation names, and only when it stops or gets another version [Q-10].
+
+    Ours is woken by it as the spread of its workload, which the cases name as annotations do.
+    """
+    if event["object"].get("kind") != "Pod":
+        raise NotModelled
+    if w.EVERY_FACT_WAKES in ways:
+        return {"enqueue": WORKLOADS_SPREAD}
     old, new, annotated = event.get("old") or {}, event.get("new") or {}, event["object"].get("annotation")
     if annotated is None:
         return {"enqueue": None}
@@ -200,7 +250,7 @@ def trigger(c: Cluster, event: Mapping[str, Any]) -> JsonObject:
     return {"enqueue": annotated.get("name")}
 
 
-RUN: dict[str, Callable[[Cluster, Mapping[str, Any]], JsonObject]] = {
+RUN: dict[str, Callable[[Cluster, Mapping[str, Any], Ways], JsonObject]] = {
     "admission.podCreate": pod_create,
     "admission.podDelete": pod_remove,
     "admission.podEviction": pod_remove,
@@ -210,8 +260,3 @@ RUN: dict[str, Callable[[Cluster, Mapping[str, Any]], JsonObject]] = {
     "reconcile": one_pass,
     "trigger": trigger,
 }
-
-
-def answered(case: Case) -> JsonObject:
-    """What the original answers."""
-    return RUN[case["event"]["type"]](Cluster(case), case["event"])

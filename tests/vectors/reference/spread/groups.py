@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from tests.vectors.reference.spread.limits import lenient
-from tests.vectors.reference.spread.pods import ListedPod, leaving_order
+from tests.vectors.reference.spread import ways as w
+from tests.vectors.reference.spread.limits import in_force, lenient
+from tests.vectors.reference.spread.pods import ListedPod, belongs, leaving_order
+from tests.vectors.reference.spread.ways import Ways
 from tidewright.events.base import JsonObject
 from tidewright.kube.podapi.nodeterms import Node
 from tidewright.kube.workloadspreads import limits
@@ -41,24 +43,30 @@ def rooms(spread: Spread, pods: Sequence[ListedPod], replicas: int) -> dict[str,
         except limits.NotALimit:
             room[subset.name] = 0
     for pod in pods:
-        if pod.placement is not None and pod.placement.name == spread.name and pod.placement.subset in room:
+        if pod.placement is not None and belongs(pod, spread) and pod.placement.subset in room:
             room[pod.placement.subset] -= 1
     return room
 
 
 def grouped(
-    spread: Spread, pods: Sequence[ListedPod], replicas: int, nodes: Mapping[str, Node], obj_of: PodObject
+    spread: Spread,
+    pods: Sequence[ListedPod],
+    room: dict[str, int],
+    nodes: Mapping[str, Node],
+    obj_of: PodObject,
+    ways: Ways,
 ) -> Groups:
-    """Group one version's pods, in list order, adopting as it goes."""
-    room = rooms(spread, pods, replicas)
+    """Group one version's pods, in list order, adopting as it goes: each takes of the `room` per subset."""
     groups = Groups({s.name: [] for s in spread.subsets}, {})
     groups.pods[UNMATCHED] = []
     for pod in pods:
         placement = pod.placement
-        if placement is not None and placement.name == spread.name and placement.subset:
+        if placement is not None and belongs(pod, spread):
             name = placement.subset
         else:
             node = nodes.get(pod.node) if pod.node else None
+            if not pod.active and w.ENDED_POD in ways:
+                node = None
             best = None if node is None else best_subset(spread, obj_of(pod.name), node, room)
             name = UNMATCHED if best is None else best.name
             if best is not None:
@@ -69,7 +77,7 @@ def grouped(
 
 
 def version_costs(
-    spread: Spread, groups: Mapping[str, Sequence[ListedPod]], replicas: int, *, latest: bool
+    spread: Spread, groups: Mapping[str, Sequence[ListedPod]], replicas: int, ways: Ways, *, latest: bool
 ) -> Iterator[tuple[ListedPod, int]]:
     """The wanted cost of every active pod of one version.
 
@@ -80,9 +88,11 @@ def version_costs(
     for position, subset in enumerate(spread.subsets):
         index = position if latest else count - 1 - position
         active = [p for p in groups.get(subset.name, ()) if p.active]
-        surplus = surplus_of(subset, len(active), replicas)
+        surplus = surplus_of(subset, len(active), replicas, ways)
         if surplus is None:
             continue
+        if w.LIST_ORDER in ways:
+            active.sort(key=lambda pod: pod.name)
         leaving = {p.name for p in sorted(active, key=leaving_order)[:surplus]} if surplus else set()
         for pod in active:
             yield pod, surplus_cost(index) if pod.name in leaving else regular_cost(index, count)
@@ -91,10 +101,12 @@ def version_costs(
             yield pod, unmatched_cost(count)
 
 
-def surplus_of(subset: Subset, active: int, replicas: int) -> int | None:
+def surplus_of(subset: Subset, active: int, replicas: int, ways: Ways) -> int | None:
     """Active pods beyond the limit, read leniently; None when it is no number, or negative."""
     if subset.limit is None:
         return 0
+    if w.LIMIT_NO_NUMBER in ways:
+        return max(0, active - (in_force(subset.limit, replicas) or 0))
     try:
         limit = lenient(subset.limit, replicas)
     except limits.NotALimit:

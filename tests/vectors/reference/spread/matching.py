@@ -7,7 +7,9 @@ from typing import Any
 
 import msgspec
 
+from tests.vectors.reference.spread import ways as w
 from tests.vectors.reference.spread.pods import ListedPod
+from tests.vectors.reference.spread.ways import Ways
 from tidewright.events.base import JsonObject
 from tidewright.kube.customworkloads import (
     BUILT_IN,
@@ -23,7 +25,7 @@ from tidewright.kube.workloadspreads import limits
 from tidewright.kube.workloadspreads.sharing import selected
 from tidewright.kube.workloadspreads.spec import Spread, TargetRef
 from tidewright.spread.match.matching import NotFound, Reader, group_kind
-from tidewright.spread.match.pods import POD_TEMPLATE_HASH, VERSION_IGNORED, controller_of, short_hash
+from tidewright.spread.match.pods import POD_TEMPLATE_HASH, VERSION_IGNORED, Owner, controller_of, short_hash
 
 _REPLICAS_AT_ADMISSION = frozenset(
     {
@@ -92,6 +94,7 @@ def view(
     pods: Sequence[ListedPod],
     whitelist: Whitelist,
     versioned_kinds: frozenset[str],
+    ways: Ways,
 ) -> TargetView:
     """Pods, replicas and version of the target (3.2, 3.7).
 
@@ -101,17 +104,24 @@ def view(
         SelectorError: the filter cannot be read.
     """
     if obj is None or spread.target is None:
-        return TargetView(0, "", ())
+        left = _left_behind(spread, replica_sets, pods) if w.TARGET_AT_ZERO in ways else []
+        return TargetView(
+            0, VERSION_IGNORED, tuple(p for p in left if selected(spread.target_filter, p.labels))
+        )
     kind = spread.target.kind
-    replicas = replicas_of(spread, obj, whitelist)
+    try:
+        replicas = replicas_of(spread, obj, whitelist)
+    except BadPath:
+        if w.LAST_KNOWN not in ways:
+            raise
+        replicas = _plain_replicas(spread.target, obj)
     meta: Mapping[str, Any] = obj.get("metadata") or {}
     gone = meta.get("deletionTimestamp") is not None or _plain_replicas(spread.target, obj) == 0
-    mine: Iterable[ListedPod] = (
-        () if gone and kind != "Job" else pods_of(spread.target, obj, replica_sets, pods)
-    )
+    none = gone and kind != "Job" and w.TARGET_AT_ZERO not in ways
+    mine: Iterable[ListedPod] = () if none else pods_of(spread.target, obj, replica_sets, pods)
     return TargetView(
         replicas,
-        workload_version(kind, obj, replica_sets, versioned_kinds),
+        workload_version(kind, obj, replica_sets, versioned_kinds, ways),
         tuple(p for p in mine if selected(spread.target_filter, p.labels)),
     )
 
@@ -162,6 +172,25 @@ def pods_of(
     return [p for p in pods if selector is not None and selector.matches(p.labels)]
 
 
+def _left_behind(
+    spread: Spread, replica_sets: Sequence[JsonObject], pods: Sequence[ListedPod]
+) -> list[ListedPod]:
+    """The pods of a target that is gone: those that name it, or one that names it, as their controller."""
+
+    def named(owner: Owner | None) -> bool:
+        target = spread.target
+        if owner is None or target is None:
+            return False
+        return (group_kind(owner), owner.name) == (group_kind(target), target.name)
+
+    below = {
+        (replica_set.get("metadata") or {}).get("uid")
+        for replica_set in replica_sets
+        if named(controller_of(replica_set))
+    }
+    return [p for p in pods if named(p.owner) or (p.owner is not None and p.owner.uid in below)]
+
+
 def _owned(pods: Iterable[ListedPod], uid: str) -> list[ListedPod]:
     return [p for p in pods if uid in p.owner_uids]
 
@@ -195,6 +224,7 @@ def workload_version(
     obj: JsonObject,
     replica_sets: Sequence[JsonObject],
     versioned_kinds: frozenset[str],
+    ways: Ways,
 ) -> str:
     """The version of the target's current template (3.7).
 
@@ -208,22 +238,34 @@ def workload_version(
     match kind:
         case "CloneSet":
             status: Mapping[str, Any] = obj.get("status") or {}
-            if (status.get("observedGeneration") or 0) < (meta.get("generation") or 0):
+            behind = (status.get("observedGeneration") or 0) < (meta.get("generation") or 0)
+            if behind and w.LAST_KNOWN not in ways:
                 raise NotFound(f"CloneSet {meta.get('name')}: its status is behind its spec")
-            return short_hash(status.get("updateRevision") or "")
+            revision = short_hash(status.get("updateRevision") or "")
+            return revision or (VERSION_IGNORED if w.LAST_KNOWN in ways else "")
         case "Deployment":
             template = _template((obj.get("spec") or {}).get("template"))
-            for replica_set in _controlled(obj, replica_sets):
+            mine = _controlled(obj, replica_sets)
+            for replica_set in mine:
                 if _template((replica_set.get("spec") or {}).get("template")) == template:
                     labels: Mapping[str, str] = (replica_set.get("metadata") or {}).get("labels") or {}
                     return labels.get(POD_TEMPLATE_HASH, "")
+            if w.LAST_KNOWN in ways:
+                return _newest_hash(mine)
             raise NotFound(f"Deployment {meta.get('name')}: no ReplicaSet has its current template yet")
         case "ReplicaSet":
             own: str = (meta.get("labels") or {}).get(POD_TEMPLATE_HASH, "")
-            return (
-                own  # pods of a standalone ReplicaSet have none, and count as those of an old version [Q-13]
-            )
+            # Pods of a standalone ReplicaSet have none, and count as those of an old version [Q-13].
+            return own or (VERSION_IGNORED if w.STANDALONE_LATEST in ways else "")
     return VERSION_IGNORED
+
+
+def _newest_hash(replica_sets: Sequence[JsonObject]) -> str:
+    """The version of the ReplicaSet that was made last: they are given in that order."""
+    if not replica_sets:
+        return VERSION_IGNORED
+    labels: Mapping[str, str] = (replica_sets[-1].get("metadata") or {}).get("labels") or {}
+    return labels.get(POD_TEMPLATE_HASH, "")
 
 
 def _template(template: JsonObject | None) -> JsonObject:

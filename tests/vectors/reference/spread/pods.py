@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tidewright.kube.workloadspreads.spec import DELETION_COST_ANNOTATION
+from tidewright.kube.workloadspreads.spec import DELETION_COST_ANNOTATION, Spread
 from tidewright.spread.match.pods import Pod, pod_of
 
 _PHASE_RANK = {"Pending": 0, "Unknown": 1, "Running": 2}
@@ -56,6 +56,12 @@ def listed(obj: Mapping[str, Any]) -> ListedPod:
         restarts=_restarts(spec, status),
         created_at=seconds(meta.get("creationTimestamp")),
     )
+
+
+def belongs(pod: Pod, spread: Spread) -> bool:
+    """Whether a pod's annotation names this spread and a subset."""
+    placement = pod.placement
+    return placement is not None and placement.name == spread.name and bool(placement.subset)
 
 
 def _restarts(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[int, int]:

@@ -4,26 +4,28 @@ Entry, Status        the values
 status_of, to_json            from and to the API's object; a `stamp` turns seconds into its times
 initial_entries               a ledger not yet begun (2.5)
 subset_entry                  one entry recomputed from the pods (3.5)
+unseen, leaving_of, in_flight, once     what is in flight: pods that are not there yet, pods whose delete was admitted
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
+from tests.vectors.reference.spread import ways as w
+from tests.vectors.reference.spread.limits import fault, in_force
 from tests.vectors.reference.spread.pods import ListedPod, seconds
+from tests.vectors.reference.spread.ways import Ways
 from tidewright.events.base import JsonObject
 from tidewright.kube.times import rfc3339
 from tidewright.kube.workloadspreads import limits
 from tidewright.kube.workloadspreads.spec import Subset
 from tidewright.spread.control.wanted_status import POD_UNSCHEDULABLE, SCHEDULABLE, SUFFICIENT
-from tidewright.spread.state import Condition
+from tidewright.spread.state import LIMIT_VALID, Condition
 
 UNLIMITED_MISSING = -1
-CREATING_LIFETIME_S = 30.0
-DELETING_LIFETIME_S = 15.0
 
 Stamp = Callable[[float], Any]
 
@@ -35,6 +37,8 @@ class Entry(msgspec.Struct, frozen=True):
         missing: free slots; 0 full, -1 unlimited.
         creating: ledger key to the time of an admission that is not yet seen as a pod.
         deleting: pod name to the time of an admitted delete of a pod that is still there.
+        fault: why its limit is none, and since when that is said.
+        reason: of the condition, where it is another than its status has.
     """
 
     name: str
@@ -43,10 +47,16 @@ class Entry(msgspec.Struct, frozen=True):
     creating: dict[str, float] = {}
     deleting: dict[str, float] = {}
     condition: Condition | None = None
+    fault: tuple[str, float] | None = None
+    reason: str = ""
 
     @property
     def closed(self) -> bool:
         return self.condition is not None and not self.condition.open
+
+
+Lists: TypeAlias = Mapping[str, Sequence[Entry]]
+"""Entries by version."""
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -77,6 +87,7 @@ def _entries(found: Sequence[Mapping[str, Any]] | None) -> tuple[Entry, ...]:
             creating={k: seconds(t) or 0.0 for k, t in (e.get("creatingPods") or {}).items()},
             deleting={k: seconds(t) or 0.0 for k, t in (e.get("deletingPods") or {}).items()},
             condition=_condition(e.get("conditions") or ()),
+            reason=next((c.get("reason") or "" for c in e.get("conditions") or ()), ""),
         )
         for e in found or ()
     )
@@ -108,15 +119,29 @@ def to_json(status: Status, stamp: Stamp = rfc3339) -> JsonObject:
 def entry_json(entry: Entry, stamp: Stamp = rfc3339) -> JsonObject:
     """One entry as the API stores it."""
     written: JsonObject = {"name": entry.name, "missingReplicas": entry.missing, "replicas": entry.replicas}
+    conditions = []
     if entry.condition is not None:
-        written["conditions"] = [
+        conditions.append(
             {
                 "type": SCHEDULABLE,
                 "status": "True" if entry.condition.open else "False",
-                "reason": SUFFICIENT if entry.condition.open else POD_UNSCHEDULABLE,
+                "reason": entry.reason or (SUFFICIENT if entry.condition.open else POD_UNSCHEDULABLE),
                 "lastTransitionTime": stamp(entry.condition.at),
             }
-        ]
+        )
+    if entry.fault is not None:
+        message, since = entry.fault
+        conditions.append(
+            {
+                "type": LIMIT_VALID,
+                "status": "False",
+                "reason": "NotANumber",
+                "message": message,
+                "lastTransitionTime": stamp(since),
+            }
+        )
+    if conditions:
+        written["conditions"] = conditions
     for key, times in (("creatingPods", entry.creating), ("deletingPods", entry.deleting)):
         if times:
             written[key] = {k: stamp(t) for k, t in sorted(times.items())}
@@ -144,54 +169,130 @@ class Recount(msgspec.Struct):
     delays_s: list[float]
 
 
+def unseen(
+    creating: Mapping[str, float],
+    group: Sequence[ListedPod],
+    everyone: Sequence[ListedPod],
+    gone: Container[str],
+    ways: Ways,
+) -> dict[str, float]:
+    """What of a list of pods let in is still to come.
+
+    Args:
+        creating: the list, by key.
+        group: the pods of its subset and version.
+        everyone: all pods with a place in a subset.
+        gone: names of pods of the group whose delete was admitted.
+        ways: the group is looked for in the list, or everyone; who has ended is looked for, or has to be gone.
+    """
+    there = everyone if w.SEEN_ELSEWHERE in ways else group
+    there = [p for p in there if p.active or w.ENDED_POD not in ways]
+    seen = {p.key for p in there}
+    if w.SEEN_ELSEWHERE in ways:  # and by its name, where nothing waits under its key
+        seen.update(p.name for p in there if p.key not in creating)
+    seen.update(p.key for p in group if not p.active and p.name in gone)
+    return {key: at for key, at in creating.items() if key not in seen}
+
+
+def leaving_of(lists: Lists) -> dict[str, float]:
+    """The pods whose delete was admitted, in whatever list."""
+    return {pod: at for entries in lists.values() for e in entries for pod, at in e.deleting.items()}
+
+
+def in_flight(
+    before: Entry, pods: Sequence[ListedPod], now: float, recount: Recount
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Who is still being created, and who of these pods is still being deleted; of the others it is said that they are not."""
+    deleting: dict[str, float] = {}
+    for pod in pods:
+        since = before.deleting.get(pod.name) if pod.active else None
+        if since is None:
+            continue
+        if since + w.LEAVING_LIFETIME_S < now:
+            recount.events.append("DeletePodFailed")
+            continue
+        deleting[pod.name] = since
+        recount.delays_s.append(since + w.LEAVING_LIFETIME_S - now)
+    creating: dict[str, float] = {}
+    for key, since in before.creating.items():
+        if since + w.UNSEEN_LIFETIME_S < now:
+            recount.events.append("CreatePodFailed")
+            continue
+        creating[key] = since
+        recount.delays_s.append(since + w.UNSEEN_LIFETIME_S - now)
+    return creating, deleting
+
+
+def once(lists: Lists) -> Lists:
+    """The same with every pod in one list alone of those that are let in: where it was first."""
+    told = sorted(
+        (
+            (at, key, version, n)
+            for version, entries in lists.items()
+            for n, e in enumerate(entries)
+            for key, at in e.creating.items()
+        ),
+        key=lambda one: one[0],
+    )
+    first: dict[str, tuple[str, int]] = {}
+    for _, key, version, n in told:
+        first.setdefault(key, (version, n))
+    return {
+        version: tuple(
+            msgspec.structs.replace(
+                e, creating={k: at for k, at in e.creating.items() if first[k] == (version, n)}
+            )
+            for n, e in enumerate(entries)
+        )
+        for version, entries in lists.items()
+    }
+
+
 def subset_entry(
     subset: Subset,
     pods: Sequence[ListedPod],
-    old: Entry | None,
+    before: Entry,
     replicas: int,
     now: float,
     recount: Recount,
+    ways: Ways,
 ) -> Entry:
-    """One entry from its pods, in list order, and the previous entry of that name (3.5).
+    """One entry from its pods, in list order, and from what is in flight (3.5).
 
     `missing` saturates pod by pod, so it depends on the list order [Q-12].
 
     Raises:
         NotALimit: the limit is no number, or negative.
     """
-    limit = UNLIMITED_MISSING if subset.limit is None else limits.strict(subset.limit, replicas)
-    if subset.limit is not None and limit < 0:
-        raise limits.NotALimit(f"subset {subset.name!r}: maxReplicas {subset.limit!r} is negative")
-    creating = dict(old.creating) if old is not None else {}
-    recorded = old.deleting if old is not None else {}
+    limit, invalid = _limit(subset, replicas, ways)
+    creating, deleting = in_flight(before, pods, now, recount)
     missing, active = limit, 0
-    deleting: dict[str, float] = {}
     for pod in pods:
-        creating.pop(pod.key, None)
         if not pod.active:
             continue
         active += 1
         if missing > 0:
             missing -= 1
-        since = recorded.get(pod.name)
-        if since is None:
-            continue
-        if since + DELETING_LIFETIME_S < now:
-            recount.events.append("DeletePodFailed")
-            continue
-        deleting[pod.name] = since
-        recount.delays_s.append(since + DELETING_LIFETIME_S - now)
-        if missing < limit:
+        if pod.name in deleting and missing < limit:
             missing += 1
-    for key, since in list(creating.items()):
-        if since + CREATING_LIFETIME_S < now:
-            recount.events.append("CreatePodFailed")
-            del creating[key]
-            continue
-        recount.delays_s.append(since + CREATING_LIFETIME_S - now)
+    for _ in creating:
         if missing > 0:
             missing -= 1
-    return Entry(subset.name, missing, active, creating, deleting)
+    if w.LIST_ORDER in ways and limit != UNLIMITED_MISSING:
+        missing = max(0, limit - active + len(deleting) - len(creating))
+    return Entry(subset.name, missing, active, creating, deleting, fault=(invalid, now) if invalid else None)
+
+
+def _limit(subset: Subset, replicas: int, ways: Ways) -> tuple[int, str]:
+    """The limit, and what is wrong with it where that is borne. Raises NotALimit."""
+    if subset.limit is None:
+        return UNLIMITED_MISSING, ""
+    if w.LIMIT_NO_NUMBER in ways:
+        return in_force(subset.limit, replicas) or 0, fault(subset.limit)
+    limit = limits.strict(subset.limit, replicas)
+    if limit < 0:
+        raise limits.NotALimit(f"subset {subset.name!r}: maxReplicas {subset.limit!r} is negative")
+    return limit, ""
 
 
 def entry_named(entries: Iterable[Entry] | None, name: str) -> Entry | None:
