@@ -149,8 +149,9 @@ def subject_object(subject: str) -> tuple[str, str, str, str]:
 
 
 def object_of(subject: str) -> str:
-    """The object that a subject names, for people."""
-    return "/".join(part for part in subject_object(subject)[1:] if part)
+    """The object that a subject names, for people; empty where what is decided is about none."""
+    _, kind, *rest = subject_object(subject)
+    return "" if kind == "none" else "/".join(part for part in (kind, *rest) if part)
 
 
 def answer(record: Record, event: Event | registry.Unknown | registry.NotAnEvent) -> LoggedEvent:

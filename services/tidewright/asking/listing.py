@@ -38,6 +38,7 @@ from tidewright.events.base import Decision, Event
 from tidewright.events.decisions import CancelTimer, SetTimer
 from tidewright.host.fold.explainer import Reference
 from tidewright.host.fold.lister import Lister, Row, Words
+from tidewright.kube.times import seconds
 from tidewright.log.batched_get import TooMany
 from tidewright.log.reader import Record
 from tidewright.log.subjects import escape
@@ -161,22 +162,22 @@ async def filled(board: Board, up_to: int, meanwhile: Callable[[], None] = lambd
 
 async def watched(
     source: Source, after: ObjectList, *, namespace: str = "", name: str = ""
-) -> AsyncGenerator[ListedObject, None]:
-    """Each object of a list again, whenever its row is another one; on and on."""
+) -> AsyncGenerator[tuple[ListedObject, float], None]:
+    """Each object of a list again, whenever its row is another one, with the log time then; on and on."""
     board = Board(source, after.kind, namespace, name)
     await filled(board, after.sequence)
-    rows = {(item.namespace, item.name): item for item in after.items}
+    rows, now = {(item.namespace, item.name): item for item in after.items}, seconds(after.at)
     async with aclosing(source.follow(after=after.sequence)) as records:
         async for record in records:
             if not board.concerns(record):
                 continue
             found = board.take(record)
-            now = found.event.at if found is not None else 0.0
+            now = max(now, found.event.at if found is not None else 0.0)
             for item in board.items(now):
                 key = (item.namespace, item.name)
                 if item != rows.get(key):
                     rows[key] = item
-                    yield item
+                    yield item, now
 
 
 def _place(entry: tuple[str, Decision]) -> tuple[float, list[int]]:

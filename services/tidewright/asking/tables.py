@@ -46,10 +46,11 @@ def table(
     cut: bool = True,
     header: bool = True,
     numbers: bool = False,
+    least: Sequence[int] = (),
 ) -> str:
     """Rows under a header, as wide as they are; on a terminal cut to its width, unless not to be `cut`.
 
-    With `numbers`, all columns but the first are numbers, and stand at the right.
+    With `numbers`, all columns but the first are numbers, and stand at the right. `least` is how wide columns are at least.
     """
     from rich.console import Console
     from rich.table import Table
@@ -58,11 +59,14 @@ def table(
     terminal = sys.stdout.isatty()
     built = Table(box=None, pad_edge=False, show_header=header, header_style="bold", padding=(0, 3, 0, 0))
     for n, column in enumerate(columns):
-        built.add_column(Text(column), no_wrap=True, justify="right" if numbers and n else "left")
+        width = least[n] if least else None
+        built.add_column(
+            Text(column), no_wrap=True, min_width=width, justify="right" if numbers and n else "left"
+        )
     for row in rows:
         built.add_row(*(Text(cell(text)) for text in row))
-    width = shutil.get_terminal_size().columns if terminal and cut else WIDEST
-    console = Console(width=width, force_terminal=terminal, highlight=False, markup=False, emoji=False)
+    across = shutil.get_terminal_size().columns if terminal and cut else WIDEST
+    console = Console(width=across, force_terminal=terminal, highlight=False, markup=False, emoji=False)
     with console.capture() as captured:
         console.print(built, crop=False)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())

@@ -83,7 +83,7 @@ def events(
 
 
 COLUMNS = ("TIME", "SEQUENCE", "CLASS", "EVENT", "OBJECT", "WHAT IT SAYS")
-_WIDTHS = (23, 9, 8, 24)
+_WIDTHS = (23, 9, 8, 30)
 _ID_WIDTH = 28
 _COLOURS = {"decision": 36, "outcome": 32, "config": 35, "timer": 2, "ledger": 2}
 """SGR codes of classes; facts are as the terminal has them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Annotated
@@ -65,7 +66,7 @@ def get(
                 from tidewright.asking.suggestions import unknown
 
                 raise await unknown(source, Reference(kind, space, name), moment)
-            shown = _ShownList(found, output, spaces=everywhere and kind not in CLUSTER_SCOPED)
+            shown = _ShownList(found, output, space, spaces=everywhere and kind not in CLUSTER_SCOPED)
             shown.print(moment.at)
             if watch:
                 await _watch(source, found, shown, space, name)
@@ -90,8 +91,8 @@ def _asked(what: Sequence[str]) -> tuple[str, str]:
 
 async def _watch(source: Source, found: ObjectList, shown: _ShownList, namespace: str, name: str) -> None:
     async with aclosing(listing.watched(source, found, namespace=namespace, name=name)) as changes:
-        async for item in changes:
-            shown.print_one(item)
+        async for item, now in changes:
+            shown.print_one(item, now)
 
 
 def _print_kinds(found: KindList, output: Output) -> None:
@@ -112,48 +113,58 @@ def _print_kinds(found: KindList, output: Output) -> None:
 class _ShownList:
     """A list as it is printed."""
 
-    def __init__(self, found: ObjectList, output: Output, *, spaces: bool) -> None:
-        self.found, self.output, self.spaces = found, output, spaces
+    def __init__(self, found: ObjectList, output: Output, space: str, *, spaces: bool) -> None:
+        self.found, self.output, self.space, self.spaces = found, output, space, spaces
+        self._columns = [*(["NAMESPACE"] if spaces else []), *COLUMNS, *(WIDE if output == "wide" else ())]
+        self._widths = [0] * len(self._columns)
+        self._said = {_key(item): self._tells(item) for item in found.items}
 
     def print(self, now: float) -> None:
         """The list."""
         found = self.found
         if not found.items and self.output in ("table", "wide"):
-            print(f"no {found.kind} is known here; -A shows those of every namespace")
+            where = f" in namespace {self.space}; -A shows those of every namespace" if self.space else ""
+            print(f"no {found.kind} is known{where}", file=sys.stderr)
             return
         emit(
-            builtins(found), self.output, lambda: self._table(found.items, now, wide=False),
-            wide=lambda: self._table(found.items, now, wide=True), names=lambda: map(_name, found.items),
+            builtins(found), self.output, lambda: self._table(found.items, now),
+            wide=lambda: self._table(found.items, now), names=lambda: map(_name, found.items),
         )  # fmt: skip
 
-    def print_one(self, item: ListedObject) -> None:
-        """One object whose row has changed, in the form of the list."""
+    def print_one(self, item: ListedObject, now: float) -> None:
+        """One object whose row has changed, in the form of the list; in a table where another one is to be seen."""
+        said, before = self._tells(item), self._said.get(_key(item))
+        self._said[_key(item)] = said
         match self.output:
             case "json":
                 print(json.dumps(builtins(item)), flush=True)
             case "yaml" | "name":
                 emit(builtins(item), self.output, str, names=lambda: (_name(item),))
-            case _:
-                wide = self.output == "wide"
-                print(self._table([item], None, wide=wide, header=False), flush=True)
+            case _ if said != before:
+                print(self._table([item], now, header=not any(self._widths)), flush=True)
 
-    def _table(
-        self, items: Sequence[ListedObject], now: float | None, *, wide: bool, header: bool = True
-    ) -> str:
+    def _tells(self, item: ListedObject) -> tuple[str, ...]:
+        """What of it is in its row, whenever that is looked at."""
+        told = (_change(item), item.why, item.held_until or "", item.last_change or "")
+        return (*told, item.service, item.last_decision) if self.output == "wide" else told
+
+    def _table(self, items: Sequence[ListedObject], now: float, *, header: bool = True) -> str:
         rows = []
         for item in items:
-            row = [
-                item.name,
-                _change(item),
-                item.why,
-                _time(item.held_until, now),
-                _time(item.last_change, now),
-            ]
-            if wide:
-                row[3:] = [item.held_until or "", item.last_change or "", item.service, item.last_decision]
+            row = [item.name, _change(item), item.why]
+            if self.output == "wide":
+                row += [item.held_until or "", item.last_change or "", item.service, item.last_decision]
+            else:
+                row += [_time(item.held_until, now), _time(item.last_change, now)]
             rows.append([item.namespace, *row] if self.spaces else row)
-        columns = [*(["NAMESPACE"] if self.spaces else []), *COLUMNS, *(WIDE if wide else ())]
-        return table(columns, rows, cut=not wide, header=header)
+        # What comes later stands below what is there.
+        for row in (self._columns, *rows):
+            self._widths = [max(width, len(text)) for width, text in zip(self._widths, row, strict=True)]
+        return table(self._columns, rows, cut=self.output != "wide", header=header, least=self._widths)
+
+
+def _key(item: ListedObject) -> tuple[str, str]:
+    return item.namespace, item.name
 
 
 def _change(item: ListedObject) -> str:
@@ -164,12 +175,10 @@ def _name(item: ListedObject) -> str:
     return f"{item.kind}/{item.name}"
 
 
-def _time(text: str | None, now: float | None) -> str:
-    """A time as people read it quickest: how long before or after `now`; whole where none is known."""
+def _time(text: str | None, now: float) -> str:
+    """A time as people read it quickest: how long before or after `now`."""
     if text is None:
         return ""
-    if now is None:
-        return text
     ahead = typed_seconds(text) - now
     return f"in {_span(ahead)}" if ahead > 0 else f"{_span(-ahead)} ago"
 

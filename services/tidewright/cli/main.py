@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
+from cyclopts import App, CycloptsError, Parameter, UnknownCommandError, UnusedCliTokensError
 
 from tidewright.asking.environment import READ, tell_unread, variable
 from tidewright.asking.errors import BAD_USAGE, FAILED, INTERRUPTED, UNAVAILABLE, CommandError
@@ -79,7 +79,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except CycloptsError as error:
         error.verbose = False  # not what function would have been called
         chain = " ".join(("tidewright", *(error.command_chain or ())))
-        said = _unknown(error) if isinstance(error, UnknownCommandError) else str(error).rstrip(".")
+        said = _said(error)
         print(plain(redacted(f"error: {said}; see `{chain} --help`")), file=sys.stderr)
         return BAD_USAGE
     except CommandError as error:
@@ -90,6 +90,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has seen enough
         return 0
+    except SystemExit as ended:
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        return 0  # as above, of a help page: rich ends the process
     except OSError as error:
         from tidewright.log.disk import is_full, no_space
 
@@ -126,6 +130,15 @@ def _with_password(arguments: Sequence[str]) -> str | None:
         if _PASSWORD.search(argument) or (name in _OF_NATS and "@" in value):
             return name if name.startswith("-") else redacted(argument)
     return None
+
+
+def _said(error: CycloptsError) -> str:
+    if isinstance(error, UnknownCommandError):
+        return _unknown(error)
+    if isinstance(error, UnusedCliTokensError):
+        tokens = error.unused_tokens or ()
+        return f"{' '.join(tokens)!r}: no argument is expected there"
+    return str(error).rstrip(".")
 
 
 def _unknown(error: UnknownCommandError) -> str:

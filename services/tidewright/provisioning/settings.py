@@ -587,17 +587,21 @@ def _scalar(name: str, kind: Any, value: Any) -> Any:
         try:
             return parse_duration(str(value))
         except ValueError:
-            return float(str(value))
+            try:
+                return float(str(value))
+            except ValueError:
+                raise ValueError("expected a duration, as 90s or 10m") from None
     if kind is bool:
         if isinstance(value, bool):
             return value
         if str(value) not in ("true", "false"):
             raise ValueError("expected true or false")
         return str(value) == "true"
-    if kind is int:
-        return int(value)
-    if kind is float:
-        return float(value)
+    if kind in (int, float):
+        try:
+            return kind(value)
+        except (ValueError, TypeError):
+            raise ValueError(f"expected a {'whole ' if kind is int else ''}number") from None
     return str(value)
 
 

@@ -18,14 +18,15 @@ from tidewright.asking.exported import ExportedLog
 from tidewright.asking.point_in_time import Moment, moment_of
 from tidewright.asking.services import BY_NAME, SERVICES, Service, load
 from tidewright.asking.tables import plain, table
-from tidewright.cli import main
+from tidewright.cli import get, main
 from tidewright.events import provisioning as p
-from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
+from tidewright.events.autoscaler import HoldReplicas, WatermarkPodAutoscalerObserved
 from tidewright.events.base import Because, Decision, ObjectRef
 from tidewright.events.decisions import PatchObject, ScaleWorkload, SetStatus
 from tidewright.events.spread import WorkloadSpreadObserved
 from tidewright.host.fold.explainer import Reference
 from tidewright.host.fold.lister import Row, Words
+from tidewright.kube.times import seconds
 from tidewright.log.export import ExportFile
 from tidewright.log.reader import Record
 
@@ -202,6 +203,15 @@ def test_what_is_held_back_is_not_told_as_undecided() -> None:
     ):
         assert row("spread", decided(decision, fact=spread)).why == why
     assert row("spread", decided(fact=spread)).why == "nothing is decided yet"
+    # What is decided about a request does not lie at the request.
+    request = p.ProvisioningRequestObserved(at=900.0, namespace="shop", name="web")
+    assert (
+        row("provisioning", decided(fact=request)).why
+        == "nothing is written on it; explain says what is decided"
+    )
+    left = HoldReplicas(at=950.0, target=pod, replicas=2, reason="PodsNotReady", shadow=True)
+    held = row("autoscaler", decided(left))
+    assert (held.now, held.wanted, held.why) == ("2", "2", "pods not ready")
 
 
 def test_a_group_shows_what_is_there_and_what_was_ordered() -> None:
@@ -211,6 +221,9 @@ def test_a_group_shows_what_is_there_and_what_was_ordered() -> None:
     )  # fmt: skip
     target = ObjectRef(api_version="v1", kind="NodeGroup", name="g")
     order = p.IncreaseNodeGroup(at=950.0, target=target, size=5, from_size=3, plan="p")
+    thought = row("provisioning", decided(msgspec.structs.replace(order, shadow=True), fact=group))
+    assert (thought.now, thought.wanted, thought.changed_at) == ("1", "3", None)
+    assert thought.why == "would be ordered to 5 (shadow), between 1 and 9"
     report = p.ReportClusterStatus(
         at=950.0,
         target=ObjectRef(api_version="v1", kind="ConfigMap", name="s"),
@@ -268,7 +281,7 @@ def test_watching_ends_with_the_rows_that_a_list_has_then() -> None:
         begun = await listing.listed(log, "watermarkpodautoscaler", Moment(3000, 0.0), namespace="team-1")
         last = {item.name: item for item in begun.items}
         async with aclosing(listing.watched(log, begun, namespace="team-1")) as changes:
-            async for item in changes:
+            async for item, _ in changes:
                 assert item != last[item.name]
                 last[item.name] = item
         return last
@@ -324,3 +337,39 @@ def test_what_a_command_prints_for_programs_is_what_the_schema_of_its_question_s
     printed = capsys.readouterr().out
     answer = msgspec.json.decode(printed, type=ANSWERS[question], strict=True)
     assert msgspec.json.decode(msgspec.json.encode(answer)) == msgspec.json.decode(printed)
+
+
+def test_what_is_watched_stands_below_the_list_and_is_told_where_another_row_is_seen(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = of_log(listing.listed(source(), "watermarkpodautoscaler", at(), namespace="team-1"))
+    shown = get._ShownList(found, "table", "team-1", spaces=True)
+    now = seconds(found.at)
+    shown.print(now)
+    first = found.items[0]
+    shown.print_one(msgspec.structs.replace(first, last_decision="autoscaler.1.2.3", measured=()), now)
+    shown.print_one(msgspec.structs.replace(first, wanted="77"), now + 60)
+    header, *rows_, last = capsys.readouterr().out.splitlines()
+    assert len(rows_) == len(found.items)  # of the first change nothing is to be seen
+    place = header.index("WHY")
+    assert last[place:].startswith(first.why)
+    assert "-> 77" in last
+    assert last.endswith("ago")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("-n", "nowhere"),
+            "no capacitybuffer is known in namespace nowhere; -A shows those of every namespace",
+        ),
+        (("-A",), "no capacitybuffer is known"),
+    ],
+)
+def test_a_list_of_nothing_says_where_nothing_is(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(["get", "cb", *words, "--log", str(LOG)]) == 0
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.strip()) == ("", said)

@@ -98,6 +98,7 @@ def test_every_service_of_the_table_can_be_run_alone(
         (["run", "spread-admission", "--port", "-1"], "--port"),
         (["sim", "up", "--port", "99999"], "--port"),
         (["up", "--services", ","], "none is named; valid are watcher, autoscaler"),
+        (["events", "--for", "wpa", "shop"], "'shop': no argument is expected there"),
     ],
     ids=" ".join,
 )
@@ -173,3 +174,14 @@ def test_an_output_that_takes_nothing_is_one_line_and_a_code(to: str, code: int)
         )  # fmt: skip
         assert (done.returncode, done.stderr.count("\n")) == (code, 1), done.stderr
         assert done.stderr.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    "words", ["--help", "explain --help", "completion zsh", "events --log tests/recorded/chaos.twlog"]
+)
+def test_whoever_reads_only_the_beginning_is_told_nothing_more(words: str) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f'"$0" -m tidewright.cli.main {words} | true; exit "${{PIPESTATUS[0]}}"', sys.executable],
+        stderr=subprocess.PIPE, text=True, timeout=60, check=False, cwd=Path(__file__).parents[3],
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")

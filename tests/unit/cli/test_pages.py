@@ -38,6 +38,23 @@ def test_a_page_says_something_of_everything(chain: tuple[str, ...]) -> None:
     assert not any(f"{name} (--help-all" in whole for name in FURTHER)
 
 
+@pytest.mark.parametrize("chain", groups(), ids=" ".join)
+def test_a_page_with_others_below_it_says_something_of_each(chain: tuple[str, ...]) -> None:
+    listed, _, _ = page(chain).partition("Examples:\n")
+    below = {
+        one[len(chain)]
+        for one in (*chains(), *groups())
+        if one[: len(chain)] == chain and len(one) > len(chain)
+    }
+    said = {
+        words[1]: words[2:]
+        for line in listed.splitlines()
+        if len(words := line.split()) > 1 and line[0] == "\u2502"
+    }
+    assert below
+    assert all(len(said[name]) > 1 for name in below)  # beside the border
+
+
 @pytest.mark.parametrize("chain", chains(), ids=" ".join)
 def test_a_page_has_an_example_of_its_own_command_and_of_no_other(chain: tuple[str, ...]) -> None:
     _, found, examples = page(chain).partition("Examples:\n")

@@ -15,7 +15,10 @@ from tidewright.events.config import ConfigSet, Mode, ModesSet
 from tidewright.events.decisions import Effect, SetStatus, SetTimer
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.outcomes import Applied
+from tidewright.host.fold.explainer import Reference
+from tidewright.kube.keys import parts
 from tidewright.provisioning.group_ids import NodeGroupId
+from tidewright.provisioning.tell.explaining import EXPLAINER
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
@@ -136,6 +139,9 @@ def test_a_request_is_taken_up_and_answered_in_shadow_and_nobody_tells_it(class_
     assert cluster.of(SetStatus) == []
     assert cluster.done() == []
     assert not any(r.booked for r in cluster.state.requests.values())
+    asked = Reference("provisioningrequest", *parts(next(iter(cluster.state.requests))))
+    told = EXPLAINER.standing(cluster.state, asked, cluster.now)
+    assert told[0] == "Nothing of it is done (shadow): provisioning is in shadow."
     cluster.go("enforce")
     cluster.settle()
     assert any(c["Provisioned"].status == "True" for n in range(30) if (c := cluster.conditions(f"r{n}")))

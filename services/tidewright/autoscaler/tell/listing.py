@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -33,6 +34,10 @@ ESSENTIAL = ("AbleToScale", "ScalingActive")
 WAITS = "Backoff"
 """How the reasons begin that `AbleToScale` has in a forbidden window (`passes.conditions`)."""
 ABOVE, BELOW = "AboveHighWatermark", "BelowLowWatermark"
+
+
+_IN_WORDS = re.compile("[A-Z]")
+"""Where a reason goes on with another word."""
 
 
 class AutoscalerLister:
@@ -99,6 +104,9 @@ def _autoscaler(words: Words, now: float) -> Row:
     if scale is not None and scale.shadow and not status:  # nobody has written on it yet
         return Row(now=str(scale.from_replicas), wanted=str(scale.replicas), why=unwritten(words))
     current, desired = status.get("currentReplicas", 0), status.get("desiredReplicas", 0)
+    hold = next(iter(words.decisions), None)
+    if not status and scale is None and isinstance(hold, HoldReplicas):  # nor here, and it is left as it is
+        current = desired = hold.replicas
     scaled_at = seconds_or_none(status.get("lastScaleTime"))
     if scale is not None and not scale.shadow:
         if scale.at > max(scaled_at or 0.0, getattr(words.fact, "at", 0.0)) or current == scale.from_replicas:
@@ -108,8 +116,8 @@ def _autoscaler(words: Words, now: float) -> Row:
     moves = current != desired
     dry = " (dry run)" if is_true(found.get("DryRun")) else ""
     return Row(
-        now=str(current) if status or scale is not None else "",
-        wanted=str(desired) if status or scale is not None else "",
+        now=str(current) if status or words.decisions else "",
+        wanted=str(desired) if status or words.decisions else "",
         why=_why(words, found, current, desired) + dry,
         held_until=None if moves else _held(words, found, scaled_at, now),
         changed_at=scaled_at,
@@ -169,7 +177,7 @@ def _why(words: Words, found: Mapping[str, Mapping[str, Any]], current: object, 
     if current != desired:
         return "being scaled"
     if words.decisions and isinstance(words.decisions[0], HoldReplicas):
-        return words.decisions[0].reason
+        return _IN_WORDS.sub(r" \g<0>", words.decisions[0].reason).lower().strip()
     return "between the watermarks" if found else unwritten(words)
 
 

@@ -99,7 +99,12 @@ def _signed(form: str, value: float) -> str:
 def _decisions(label: str, report: Report) -> list[str]:
     if not report.steps:
         return [f"{label}: nothing was ever scaled."]
-    lines = [f"{label}: the first of {len(report.steps)} decisions"]
+    steps = len(report.steps)
+    lines = [
+        f"{label}: the first {DECISIONS} of {steps} decisions"
+        if steps > DECISIONS
+        else f"{label}: {steps} decision{'s' * (steps != 1)}"
+    ]
     for step in report.steps[:DECISIONS]:
         lines += told(step)
     return lines

@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 
 import msgspec
 
+from tidewright.events.acting import Held
 from tidewright.events.base import Because, Decision, Event
 from tidewright.events.decisions import DeleteObject, Effect
 from tidewright.events.provisioning import (
@@ -40,7 +41,8 @@ from tidewright.kube.keys import (
     request_key,
 )
 from tidewright.kube.predicates import UNMATCHED
-from tidewright.kube.times import readable
+from tidewright.kube.times import readable, seconds_or_none
+from tidewright.provisioning import holding
 from tidewright.provisioning.cluster.backoff import backed_off
 from tidewright.provisioning.cluster.groups import cannot_grow
 from tidewright.provisioning.cluster.view import look
@@ -243,6 +245,12 @@ class ProvisioningExplainer:
     def standing(self, state: State, asked: Reference, now: float) -> Sequence[str]:
         """What holds the object back, until when, and why each group does not help."""
         state.now = max(state.now, now)
+        sentences, held = self._standing(state, asked), _held(state, asked)
+        if not sentences or held is None or held.acts:
+            return sentences
+        return [f"Nothing of it is done ({held.mode}): {held.why}.", *sentences]
+
+    def _standing(self, state: State, asked: Reference) -> Sequence[str]:
         match asked.kind:
             case "provisioningrequest":
                 key = request_key(asked.namespace, asked.name)
@@ -260,6 +268,18 @@ class ProvisioningExplainer:
 
 
 EXPLAINER: Explainer[State] = ProvisioningExplainer()
+
+
+def _held(state: State, asked: Reference) -> Held | None:
+    """What holds for what asks for capacity or gives it; None of pods and workloads, which have no mode here."""
+    match asked.kind:
+        case "provisioningrequest":
+            return holding.of_request(state, request_key(asked.namespace, asked.name))
+        case "capacitybuffer":
+            return holding.of_buffer(state, buffer_key(asked.namespace, asked.name))
+        case "node" | "nodegroup":
+            return holding.of_service(state)
+    return None
 
 
 def _told_of_pod(state: State, key: PodKey) -> Told:
@@ -390,7 +410,9 @@ def _request(state: State, key: RequestKey, request: Request) -> list[str]:
         elif request.awaits:
             sentences += [_awaited(state, name) for name in request.awaits]
         if "reservation" in request.details:
-            sentences.append(f"Room is kept for it until {request.details['reservation']}.")
+            until = seconds_or_none(request.details["reservation"])
+            told = request.details["reservation"] if until is None else f"{readable(until)} UTC"
+            sentences.append(f"Room is kept for it until {told}.")
         return sentences
     if not request.accepted:
         return [*sentences, _not_taken_up(state, request)]

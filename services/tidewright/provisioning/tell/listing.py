@@ -18,7 +18,6 @@ from tidewright.host.fold.lister import (
     is_true,
     said,
     status_of,
-    unwritten,
 )
 from tidewright.kube.times import seconds_or_none
 from tidewright.provisioning.buffers import conditions as buffers
@@ -26,6 +25,8 @@ from tidewright.provisioning.buffers import conditions as buffers
 _STAGES = ("Failed", "BookingExpired", "CapacityRevoked", "Provisioned", "Accepted")
 """Conditions of a request, what ends it first."""
 LEFT_ALONE, UNHEALTHY = "left alone after a failure", "unhealthy"
+NOTHING_WRITTEN = "nothing is written on it; explain says what is decided"
+"""Of a request or a buffer without a status: what is decided about it lies elsewhere, and is not among the last words on it."""
 _OVER = ("Failed", "BookingExpired", "CapacityRevoked", "Provisioned")
 
 
@@ -66,9 +67,12 @@ def _group(words: Words, group: p.NodeGroupObserved) -> Row:
     ordered = next(
         (d for d in words.decisions if isinstance(d, p.IncreaseNodeGroup | p.DecreaseNodeGroup)), None
     )
-    wanted = group.target_size
-    if ordered is not None and ordered.at > group.at and not ordered.shadow:
-        wanted = ordered.size
+    wanted, would = group.target_size, ""
+    if ordered is not None and ordered.at > group.at:
+        if ordered.shadow:
+            would = f"would be ordered to {ordered.size} (shadow), "
+        else:
+            wanted = ordered.size
     if group.error:
         why = f"cannot be read: {group.message or group.error}"
     elif state := _reported(words, f"scaleUp/{group.name}", ("Backoff", "InProgress")):
@@ -82,8 +86,8 @@ def _group(words: Words, group: p.NodeGroupObserved) -> Row:
     elif group.target_size >= group.max_size > 0:
         why = f"at its maximum of {group.max_size}"
     else:
-        why = f"between {group.min_size} and {group.max_size}"
-    changed = next((decision.at for decision in words.decisions), None)
+        why = f"{would}between {group.min_size} and {group.max_size}"
+    changed = next((decision.at for decision in words.decisions if not decision.shadow), None)
     wrong = bool(group.error) or why in (LEFT_ALONE, UNHEALTHY)
     return Row(now=str(there), wanted=str(wanted), why=why, changed_at=changed, wrong=wrong)
 
@@ -129,7 +133,7 @@ def _buffer(words: Words) -> Row:
     elif limited is not None and is_true(limited):
         why = said(limited)
     else:
-        why = "room for all of it" if filled else unwritten(words) if not found else "room is looked for"
+        why = "room for all of it" if filled else NOTHING_WRITTEN if not found else "room is looked for"
     chunks = status.get("replicas")
     wanted = f"{chunks} kept" if isinstance(chunks, int) else ""
     return Row(
@@ -145,7 +149,7 @@ def _why(words: Words, found: Mapping[str, Mapping[str, Any]], stage: str) -> st
     waits = found.get("Provisioned")
     if stage in ("", "Accepted") and waits is not None and not is_true(waits):
         return said(waits)
-    return said(found[stage]) if stage else unwritten(words)
+    return said(found[stage]) if stage else NOTHING_WRITTEN
 
 
 def _kept_until(status: Mapping[str, Any]) -> float | None:
