@@ -18,7 +18,14 @@ import structlog
 
 from tidewright.events import registry
 from tidewright.events.base import Fact
-from tidewright.events.facts import ObjectFact, ShapeGone, ShapeObserved, TemplateObserved
+from tidewright.events.facts import (
+    NodeObserved,
+    ObjectFact,
+    PodGone,
+    ShapeGone,
+    ShapeObserved,
+    TemplateObserved,
+)
 from tidewright.host.process.once import Once
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
@@ -35,6 +42,7 @@ from tidewright.kube.listwatch import (
     list_watch_batches,
 )
 from tidewright.kube.projection.reading import Malformed, identity, left_out
+from tidewright.kube.taints import DRAIN
 from tidewright.log.commit_pacing import Pace
 from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot, unescape
@@ -121,6 +129,8 @@ class Follower:
         self._unchanged = 0
         """Objects seen that gave no fact, up to the last commit."""
         self._pace = Pace()
+        self._awaited = False
+        """Of what was said last there is something that somebody waits for: what comes next is like it."""
         self._once = Once()
         appender.on_elsewhere = self._followed_elsewhere
 
@@ -205,7 +215,7 @@ class Follower:
                 await self._take(items)
             if sum(len(i.raw) for i in items if isinstance(i, Added | Modified | Deleted)) < FLOOD_BYTES:
                 # What comes meanwhile comes together: the connection keeps it, as far as its buffer reaches.
-                await asyncio.sleep(self._pace.left_s)
+                await asyncio.sleep(self._pace.left(urgent=self._awaited))
 
     def _failed(self, error: KubeError) -> None:
         self.progress.error_class = error.error_class
@@ -303,6 +313,7 @@ class Follower:
         began = time.monotonic()
         await self._appender.say(messages, resource_version=self._version, at=at, answered=answered)
         self._pace.took(time.monotonic() - began)
+        self._awaited = any(map(is_awaited, facts))
         self._unchanged = self._diff.unchanged
         self.progress.facts += len(facts)
         for fact in facts:
@@ -357,6 +368,13 @@ class Follower:
             await self._appender.say(messages, resource_version=self._version, at=at)
         for _, fact in again:
             self._diff.refreshed(fact)
+
+
+def is_awaited(fact: Fact) -> bool:
+    """Whether a drain waits for a fact: a pod is gone, or a node carries our mark."""
+    if isinstance(fact, NodeObserved):
+        return DRAIN in fact.annotations
+    return isinstance(fact, PodGone)
 
 
 class _Uid(msgspec.Struct):
