@@ -287,6 +287,7 @@ class Actuator:
         elif nothing is not None:
             self._finish(job, verdict.outcome(event, nothing, 0.0, 0))
         else:
+            self._grounds.expect(job.ground, event)
             for waiting, by in self._plan.add(job):
                 self._finish(waiting, verdict.superseded(waiting.effect, by.effect, 0.0))
         if self._ledger.open >= READ_AHEAD:

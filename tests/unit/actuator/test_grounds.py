@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
 import pytest
 
-from tidewright.actuator.allowed.grounds import Grounds
+from tidewright.actuator.allowed.grounds import MANY, TOGETHER, Grounds
 from tidewright.events import registry
 from tidewright.events.base import ObjectRef
 from tidewright.events.decisions import EvictPod
@@ -25,9 +26,13 @@ class Asked:
 
     Attributes:
         asked: kinds of the objects that were asked about.
+        together: how many subjects were asked about with one question, for each such question.
     """
 
-    def __init__(self, *, marked: bool) -> None:
+    def __init__(self, *, marked: bool, unknown: str = "") -> None:
+        """`unknown`: of the pod of this name many at once find nothing."""
+        self.together: list[int] = []
+        self._unknown = unknown
         self.subjects = Subjects("t")
         self.asked: list[str] = []
         self._node = NodeObserved(
@@ -48,6 +53,19 @@ class Asked:
         )
         return Record(1, subject, registry.encode(event), {})
 
+    async def last_per_subject(self, filters: Sequence[str]) -> AsyncIterator[Record]:
+        self.together.append(len(filters))
+        for subject in filters:
+            _, _, name = self.subjects.parse(subject).rest
+            event = PodObserved(at=1.0, namespace="ns", name=name, uid=name, node="n")
+            if name != self._unknown:
+                yield Record(1, subject, registry.encode(event), {})
+
+
+def evict(name: str, *, node: str = "n") -> EvictPod:
+    target = ObjectRef(api_version="v1", kind="Pod", namespace="ns", name=name, uid=name)
+    return EvictPod(at=1.0, target=target, node=node)
+
 
 @pytest.mark.parametrize(("marked", "questions"), [(True, 1), (False, 5)])
 async def test_of_pods_that_are_evicted_together_their_node_is_asked_about_once_where_it_is_marked(
@@ -56,13 +74,53 @@ async def test_of_pods_that_are_evicted_together_their_node_is_asked_about_once_
     log = Asked(marked=marked)
     grounds = Grounds(cast("Log", cast("Any", log)))
 
-    def evict(name: str) -> EvictPod:
-        target = ObjectRef(api_version="v1", kind="Pod", namespace="ns", name=name, uid=name)
-        return EvictPod(at=1.0, target=target, node="n")
-
     found = await asyncio.gather(*(grounds.refusal("drained", evict(f"p{i}")) for i in range(5)))
     assert [refusal is None for refusal in found] == 5 * [marked]
     assert log.asked.count("pod") == 5
     assert log.asked.count("node") == questions
     await grounds.refusal("drained", evict("late"))
     assert log.asked.count("node") == questions + (not marked)
+
+
+@pytest.mark.parametrize(
+    ("count", "together", "alone"), [(TOGETHER + MANY, [TOGETHER, MANY], 0), (MANY - 1, [], MANY - 1)]
+)
+async def test_pods_of_evictions_that_are_read_together_are_asked_about_together(
+    count: int, together: list[int], alone: int
+) -> None:
+    log = Asked(marked=True)
+    grounds = Grounds(cast("Log", cast("Any", log)))
+    evictions = [evict(f"p{i}") for i in range(count)]
+    for eviction in evictions:
+        grounds.expect("drained", eviction)
+    found = await asyncio.gather(*(grounds.refusal("drained", eviction) for eviction in evictions))
+    assert found == [None] * count
+    assert log.together == together
+    assert log.asked.count("pod") == alone
+
+
+async def test_what_many_at_once_do_not_ground_is_asked_about_by_itself() -> None:
+    log = Asked(marked=True, unknown="p0")
+    grounds = Grounds(cast("Log", cast("Any", log)))
+    elsewhere = evict("p1", node="m")
+    others = [evict(f"p{i}") for i in range(2, MANY)]
+    evictions = [evict("p0"), elsewhere, *others]
+    for eviction in evictions:
+        grounds.expect("drained", eviction)
+    found = await asyncio.gather(*(grounds.refusal("drained", eviction) for eviction in evictions))
+    assert log.together == [MANY]
+    assert log.asked.count("pod") == 2
+    said = "pod p1 is on node n (WithoutGround)"
+    assert [str(refusal or "") for refusal in found] == ["", said, *([""] * len(others))]
+
+
+async def test_a_pod_is_asked_about_anew_where_its_eviction_is_tried_again() -> None:
+    log = Asked(marked=True)
+    grounds = Grounds(cast("Log", cast("Any", log)))
+    evictions = [evict(f"p{i}") for i in range(MANY)]
+    for eviction in evictions:
+        grounds.expect("drained", eviction)
+    await grounds.refusal("drained", evictions[0])
+    assert log.asked.count("pod") == 0
+    await grounds.refusal("drained", evictions[0])
+    assert log.asked.count("pod") == 1

@@ -34,6 +34,7 @@ from tidewright.events.shards import ShardSetObserved
 from tidewright.events.spread import WorkloadSpreadObserved
 from tidewright.host.loop.fenced import answered, attempts
 from tidewright.kube.taints import DRAIN, TO_BE_DELETED
+from tidewright.log import errors
 from tidewright.log.connection import Log
 from tidewright.log.subjects import ALL
 from tidewright.sharding.source import source_of
@@ -41,6 +42,10 @@ from tidewright.sharding.source import source_of
 REMEMBERED: Final = 4_096
 BELIEVED_S: Final = 1.0
 """Wall seconds for which a node that was seen with our mark is believed to have it: its pods are evicted together."""
+MANY: Final = 8
+"""Fewer pods that are evicted together are asked about one by one."""
+TOGETHER: Final = 64
+"""As many are asked about with one question: the server compares the subjects of one with each other."""
 PAUSE_IMAGE: Final = "registry.k8s.io/pause:3.10"
 BUFFER_CLASS: Final = "tidewright-buffer"
 STATUS: Final = ("kube-system", "cluster-autoscaler-status")
@@ -62,6 +67,40 @@ class Grounds:
         """When nodes were asked about that carried our mark, of `time.monotonic`."""
         self._marking: dict[str, asyncio.Lock] = {}
         """Nodes that are asked about now: pods of one are evicted together, and the first of them asks for all."""
+        self._expected: dict[str, asyncio.Future[Event | None]] = {}
+        """The last words on pods of which evictions were read and not tried yet, by subject; None where there was none."""
+        self._gathered: dict[str, asyncio.Future[Event | None]] = {}
+        """Those of them that are still to be asked for."""
+        self._asking: asyncio.Task[None] | None = None
+
+    def expect(self, ground: Ground, effect: Effect) -> None:
+        """An effect was read, and will be tried: evictions come by the hundred, and their pods are asked about together."""
+        if ground != "drained" or not isinstance(effect, EvictPod):
+            return
+        if len(self._expected) >= REMEMBERED:
+            self._expected.clear()  # they are asked about by themselves
+        subject = self._pod(effect)
+        if subject not in self._expected:
+            word: asyncio.Future[Event | None] = asyncio.get_running_loop().create_future()
+            self._expected[subject] = self._gathered[subject] = word
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask_together())
+
+    async def _ask_together(self) -> None:
+        """Find the last words on all pods that were gathered."""
+        while self._gathered:
+            asked = {subject: self._gathered.pop(subject) for subject in list(self._gathered)[:TOGETHER]}
+            try:
+                if len(asked) >= MANY:
+                    async for record in self._log.last_per_subject(list(asked)):
+                        if record.subject in asked and not asked[record.subject].done():
+                            asked[record.subject].set_result(_read(record.body))
+            except errors.LogError:
+                pass  # each is asked about by itself then, and waits for an answer
+            finally:
+                for word in asked.values():
+                    if not word.done():
+                        word.set_result(None)
 
     async def refusal(self, ground: Ground, effect: Effect) -> Refusal | None:
         """Why an effect has no ground; None when it has, or needs none.
@@ -276,8 +315,11 @@ class Grounds:
             ours = tainted and DRAIN in event.annotations
             return "" if ours else f"node {effect.node} carries no mark of ours"
 
-        pod = names.fact(self._log.slot_of(target.namespace), "pod", target.namespace, target.name)
-        if said := await self._found(pod, there):
+        # What was found when it was read is as good as what would be now, where it says so: a pod never leaves its node.
+        expected = self._expected.pop(pod := self._pod(effect), None)
+        word = await expected if expected is not None else None
+        seen = isinstance(word, PodObserved) and word.uid == target.uid and word.node == effect.node
+        if not seen and (said := await self._found(pod, there)):
             return said
         asking = self._marking.setdefault(effect.node, asyncio.Lock())
         try:
@@ -294,6 +336,13 @@ class Grounds:
         finally:
             if not asking.locked():
                 self._marking.pop(effect.node, None)
+
+    def _pod(self, effect: EvictPod) -> str:
+        """On which subject the pod of an eviction is."""
+        target = effect.target
+        return self._log.subjects.fact(
+            self._log.slot_of(target.namespace), "pod", target.namespace, target.name
+        )
 
     # -- configuration ---------------------------------------------------------------------------------
 
