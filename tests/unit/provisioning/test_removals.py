@@ -21,9 +21,10 @@ from tidewright.provisioning.fold.common import SCAN
 from tidewright.provisioning.fold.evolve import evolve
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import index_of
+from tidewright.provisioning.scaledown.removal import steps
 from tidewright.provisioning.scaledown.removal.saga import Removal
 from tidewright.provisioning.scaledown.removal.soft import soft_marks
-from tidewright.provisioning.scaledown.removal.steps import MOST_AT_ONCE, TOGETHER_S
+from tidewright.provisioning.scaledown.removal.steps import TOGETHER_S
 from tidewright.provisioning.scaledown.scanning import delayed
 from tidewright.provisioning.scaleup.orders import STATUS_MAP
 from tidewright.provisioning.state import State
@@ -348,12 +349,18 @@ def test_nodes_of_one_pass_go_in_one_call_once_their_marks_are_there() -> None:
     assert cluster.deleted == [f"n{i}" for i in range(5)]
 
 
-def test_nodes_that_are_left_when_a_call_has_as_many_as_it_takes_go_together_in_the_next() -> None:
-    count = MOST_AT_ONCE + 3
+@pytest.mark.parametrize(
+    ("most", "few"), [(steps.MOST_OF_FEW, steps.FEW_NODES), (steps.MOST_AT_ONCE, steps.MOST_AT_ONCE + 2)]
+)
+def test_nodes_that_are_left_when_a_call_has_as_many_as_it_takes_go_together_in_the_next(
+    monkeypatch: pytest.MonkeyPatch, most: int, few: int
+) -> None:
+    monkeypatch.setattr(steps, "FEW_NODES", few)
+    count = most + 3
     cluster = world(count, {"node-delete-delay-after-taint": "0s"})
     cluster.decided(*(cluster.removal(f"n{i}", drain=False) for i in range(count)))
     calls = cluster.of(p.DeleteInstances)
-    assert [len(deletion.nodes) for deletion in calls] == [MOST_AT_ONCE, 3]
+    assert [len(deletion.nodes) for deletion in calls] == [most, 3]
     assert [(deletion.from_size, deletion.size) for deletion in calls] == [(count, 3), (3, 0)]
 
 

@@ -38,6 +38,8 @@ SEEN_S = 120.0
 """How long after a node was marked its own fact must show that."""
 MOST_AT_ONCE = 50
 """Instances that one call deletes, where no interval is set: who looks at their nodes before it is soon done with that."""
+MOST_OF_FEW, FEW_NODES = 200, 500
+"""The same where the whole cluster has no more nodes than this: they are looked at in one list."""
 TOGETHER_S = 1.0
 """So long at most a node that is ready waits for those that the same pass has go, and whose marks are on their way, or
 whose pods end by then."""
@@ -285,7 +287,8 @@ class Steps:
             and not self.state.removals[name].whole
             and not self.state.removals[name].again_at
         ]
-        self._order(group, fresh[:MOST_AT_ONCE])
+        most = MOST_OF_FEW if len(self.state.nodes) <= FEW_NODES else MOST_AT_ONCE
+        self._order(group, fresh[:most])
 
     def _on_its_way(self, name: str, removal: Removal, until: float) -> bool:
         """Whether a node may be ready by then: its mark is still to come, or not there for long enough, or its pods end."""
