@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -368,6 +369,32 @@ def test_pods_adopted_in_one_look_share_the_room_that_is_left() -> None:
     spread = fold.state.spreads[KEY]
     assert [spread.pods[f"web-{n}"].subset for n in range(4)] == ["a", "b", "b", "a"]
     assert spread.ledger.counts == {HASH: {"a": 2, "b": 2}}
+
+
+def calls_of_adopting(number: int) -> int:
+    """Functions that are called until all pods of a workload are in a spread that is new."""
+    given = spec(2, 9)
+    for subset in given["subsets"]:
+        del subset["requiredNodeSelectorTerm"]
+    strays = [msgspec.structs.replace(placed("", n, node="n1"), annotations={}) for n in range(number)]
+    fold = Fold(NodeObserved(at=0, name="n1"), *deployment(number), *strays)
+    calls = 0
+
+    def called(_frame: Any, what: str, _arg: Any) -> None:
+        nonlocal calls
+        calls += what == "call"
+
+    sys.setprofile(called)
+    try:
+        fold.see(spread_fact(given))
+    finally:
+        sys.setprofile(None)
+    assert all(pod.subset for pod in fold.state.spreads[KEY].pods.values())
+    return calls
+
+
+def test_adopting_twice_as_many_pods_takes_twice_as_much() -> None:
+    assert calls_of_adopting(400) < 2.2 * calls_of_adopting(200)
 
 
 def test_shapes_are_kept_for_as_long_as_pods_have_them() -> None:

@@ -9,6 +9,7 @@ are absolute, and none is given that was given before.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from tidewright.events.base import Decision
@@ -55,13 +56,14 @@ class Conclusion(Gathering):
         closures(self, spread, failed)
         set_rules(self, current_rules(self, spread))
         adopted: dict[str, Subset] = {}
+        counted = Counter[tuple[str, str]]()
         for row in self.s.pods.values():
             if row.flags & HELD and row.active:
                 continue  # most are as they should be
             hold(self, row, key if row.name == pod else "")
         # Once all that have a place hold it: what they leave is the room of the others.
         for row in self.s.pods.values():
-            if adoptable(self, spread, row) and (best := adopt(self, spread, row, adopted)) is not None:
+            if adoptable(self, spread, row) and (best := adopt(self, spread, row, counted)) is not None:
                 adopted[row.name] = best
         all_costs(self, spread, adopted)
         reschedule(self, spread, failed)
@@ -78,7 +80,7 @@ class Conclusion(Gathering):
         if (
             after is not None
             and adoptable(self, spread, after)
-            and (best := adopt(self, spread, after, adopted)) is not None
+            and (best := adopt(self, spread, after, Counter())) is not None
         ):
             adopted[after.name] = best
         costs_after(self, spread, before, after, adopted)
