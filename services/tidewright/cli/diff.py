@@ -90,7 +90,7 @@ def _as_text(differences: Differences) -> str:
     if not differences.count:
         return "\n".join([*lines, "They are the same."])
     counts = ", ".join(f"{count} {kind}" for kind, count in sorted(differences.kinds.items()))
-    lines.append(f"{differences.count} differ: {counts}.")
+    lines.append(f"{differences.count} differ{'s' if differences.count == 1 else ''}: {counts}.")
     for change in differences.first:
         lines.append(f"{readable(change.at)}  {change.seq:>9}  {change.service}  {change.about}")
         lines += [f"  - {_told(change.before)}"] if change.before is not None else []

@@ -126,8 +126,9 @@ def _as_text(result: Verified, name: str, asked: tuple[Service, ...]) -> str:
         )
         return "\n".join(lines)
     first = report.differences[0]
+    several = "s" if report.count > 1 else ""
     lines += [
-        f"{report.count} differences. The first: {first.cause}, {_whose(first)}, sequence {first.seq}:",
+        f"{report.count} difference{several}. The first: {first.cause}, {_whose(first)}, sequence {first.seq}:",
         f"  {first.message}",
     ]
     if first.recorded:

@@ -137,7 +137,7 @@ def test_diff_of_two_logs_names_the_decision(
     other = stored(tmp_path / "o.twlog", found)
     answer = ask("diff", whole, other)
     assert answer.code == 1
-    assert "1 differ: 1 changed HoldReplicas." in answer.out
+    assert "1 differs: 1 changed HoldReplicas." in answer.out
     assert f"{found[at].seq}  autoscaler" in answer.out
 
 
