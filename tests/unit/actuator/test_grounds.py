@@ -29,10 +29,12 @@ class Asked:
         together: how many subjects were asked about with one question, for each such question.
     """
 
-    def __init__(self, *, marked: bool, unknown: str = "") -> None:
-        """`unknown`: of the pod of this name many at once find nothing."""
+    def __init__(self, *, marked: bool, unknown: str = "", broken: bool = False) -> None:
+        """`unknown`: of the pod of this name many at once find nothing; `broken`: they are not answered as anybody expects."""
         self.together: list[int] = []
-        self._unknown = unknown
+        self._unknown, self._broken = unknown, broken
+        self.answers = asyncio.Event()
+        self.answers.set()
         self.subjects = Subjects("t")
         self.asked: list[str] = []
         self._node = NodeObserved(
@@ -55,6 +57,9 @@ class Asked:
 
     async def last_per_subject(self, filters: Sequence[str]) -> AsyncIterator[Record]:
         self.together.append(len(filters))
+        await self.answers.wait()
+        if self._broken:
+            raise ValueError("no answer")
         for subject in filters:
             _, _, name = self.subjects.parse(subject).rest
             event = PodObserved(at=1.0, namespace="ns", name=name, uid=name, node="n")
@@ -124,3 +129,33 @@ async def test_a_pod_is_asked_about_anew_where_its_eviction_is_tried_again() -> 
     assert log.asked.count("pod") == 0
     await grounds.refusal("drained", evictions[0])
     assert log.asked.count("pod") == 1
+
+
+async def test_a_pod_that_is_to_be_evicted_twice_is_found_for_both_while_many_are_asked_about() -> None:
+    """Decided anew before the first was answered: that waits for a word that nobody would have said."""
+    log = Asked(marked=True)
+    grounds = Grounds(cast("Log", cast("Any", log)))
+    log.answers.clear()
+    for i in range(TOGETHER):
+        grounds.expect("drained", evict(f"p{i}"))
+    while not log.together:
+        await asyncio.sleep(0)
+    grounds.expect("drained", evict("twice"))
+    first = asyncio.create_task(grounds.refusal("drained", evict("twice")))
+    await asyncio.sleep(0)
+    grounds.expect("drained", evict("twice"))
+    log.answers.set()
+    async with asyncio.timeout(10):
+        assert [await first, await grounds.refusal("drained", evict("twice"))] == [None, None]
+
+
+async def test_whatever_goes_wrong_with_many_at_once_nobody_waits_for_it() -> None:
+    log = Asked(marked=True, broken=True)
+    grounds = Grounds(cast("Log", cast("Any", log)))
+    evictions = [evict(f"p{i}") for i in range(TOGETHER + MANY)]
+    for eviction in evictions:
+        grounds.expect("drained", eviction)
+    async with asyncio.timeout(10):
+        found = await asyncio.gather(*(grounds.refusal("drained", eviction) for eviction in evictions))
+    assert found == [None] * len(evictions)
+    assert log.asked.count("pod") == len(evictions)

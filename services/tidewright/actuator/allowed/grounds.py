@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
+import structlog
 
 from tidewright.actuator.allowed import pods, webhooks
 from tidewright.actuator.allowed.bounds import Refusal
@@ -38,6 +39,8 @@ from tidewright.log import errors
 from tidewright.log.connection import Log
 from tidewright.log.subjects import ALL
 from tidewright.sharding.source import source_of
+
+_log = structlog.get_logger(__name__)
 
 REMEMBERED: Final = 4_096
 BELIEVED_S: Final = 1.0
@@ -81,8 +84,9 @@ class Grounds:
             self._expected.clear()  # they are asked about by themselves
         subject = self._pod(effect)
         if subject not in self._expected:
-            word: asyncio.Future[Event | None] = asyncio.get_running_loop().create_future()
-            self._expected[subject] = self._gathered[subject] = word
+            # One that was decided twice is still to be asked for: whoever waits for that has the same word.
+            word = self._gathered.setdefault(subject, asyncio.get_running_loop().create_future())
+            self._expected[subject] = word
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask_together())
 
@@ -97,6 +101,8 @@ class Grounds:
                             asked[record.subject].set_result(_read(record.body))
             except errors.LogError:
                 pass  # each is asked about by itself then, and waits for an answer
+            except Exception as error:  # noqa: BLE001 - likewise: who waits here would wait for ever
+                _log.warning("pods are asked about one by one", error=f"{type(error).__name__}: {error}")
             finally:
                 for word in asked.values():
                     if not word.done():
@@ -317,7 +323,7 @@ class Grounds:
 
         # What was found when it was read is as good as what would be now, where it says so: a pod never leaves its node.
         expected = self._expected.pop(pod := self._pod(effect), None)
-        word = await expected if expected is not None else None
+        word = await asyncio.shield(expected) if expected is not None else None
         seen = isinstance(word, PodObserved) and word.uid == target.uid and word.node == effect.node
         if not seen and (said := await self._found(pod, there)):
             return said
