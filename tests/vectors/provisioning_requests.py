@@ -126,9 +126,17 @@ def batch_status(case: Case) -> Found:
 
 def pickup(case: Case) -> Found:
     """Which requests have a turn, by the whole decider, in a cluster without room: each is written what came of it."""
+    return pickup_steps(case) if "steps" in case else turns(case)
+
+
+def accepted_since(case: Case) -> bool:
+    """Whether a case expects the one thing that the original does otherwise: `Accepted` anew of what was accepted before."""
+    return "steps" not in case and bool(turns(case)) and not turns(case, anew=True)
+
+
+def turns(case: Case, *, anew: bool = False) -> Found:
+    """Where requests have other turns; `anew`: those that were accepted before are so from now on, as by the original."""
     options, expected = case["options"], wanted(case)
-    if "steps" in case:
-        return pickup_steps(case)
     cluster = played(
         case,
         **{
@@ -153,11 +161,10 @@ def pickup(case: Case) -> Found:
         injected += sum(s["count"] for s in request["podsets"]) if tried and tried.changed_at == NOW else 0
         # In batches the original writes it with what is found, and here nothing is.
         now_set = None if options.get("batch") else stored.get(cond.ACCEPTED)
-        anew = now_set is not None and now_set.changed_at == NOW
-        if case["name"] in reference.ACCEPTED_BEFORE and tried:
-            found += ["ours does as the original does: the case is none of the reference's"] if anew else []
-            anew = reference.accepted_anew(w.candidate_of(request).conditions, NOW)
-        accepted[request["name"]] = anew
+        accepted[request["name"]] = now_set is not None and now_set.changed_at == NOW
+        before = w.candidate_of(request).conditions
+        if anew and tried and cond.is_true(before, cond.ACCEPTED):
+            accepted[request["name"]] = reference.accepted_anew(before, NOW)
         found += condition_differences(expected, tuple(stored.values()))
     actual = {
         "injected_pods": injected,

@@ -270,7 +270,8 @@ class World:
             (self.pods[pod]["metadata"].get("annotations") or {}).get(MATCHED_ANNOTATION)
         )
         key = (placement.uid if placement is not None else "") or pod
-        if not row.held and key not in self.view(name).ledger.placed:
+        placed = self.view(name).ledger.placed.get(key)
+        if not row.held and (placed is None or (placed.version, placed.subset) != (version, subset)):
             self.change(name, LedgerChange("Held", pod, pod, version, subset, "Found", uid=uid), at=at)
         return self.left(name, version, subset, pod, at, uid, key)
 

@@ -4,6 +4,8 @@ spread         a model of spreads with ledgers in a status, which is the origina
 provisioning   requests spelled out as pods, classes of pods, alternating loops
 scaledown      deletions of a group as a list of steps
 watermark      attributes of log lines
+propeller      a pass of its manager, likewise the original's or ours; how it reads and repairs
+switches       a model's differences that explain an answer
 
 A case is run by the product: a decider, an endpoint, a function that one of them calls. Where ours answers otherwise
 by intention, a model here says so of any such case, whatever it is called: it answers as the case expects, and exactly

@@ -1,7 +1,6 @@
 """Where the original's propeller manager does what ours does not, by intention."""
 
 TAGS = {
-    "pass-names-taken": "ours makes a pod when the one of its name is gone: asked for before, the API could only refuse it",
     "pass-leaving": "ours lets a pod that is on its way out go, instead of deleting it again with every pass",
     "pass-foreign": "ours leaves pods alone that no manager made, and reports them",
     "pass-legacy-hash": "ours knows both historical hashes, so that a fleet of an older build is adopted as it is",

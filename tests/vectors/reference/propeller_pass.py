@@ -1,8 +1,10 @@
 """One pass of the original's propeller manager over its pods (section 1.8), as a machine without an API.
 
 It knows one hash of the configuration, deletes every stale pod that carries the application's label, its own
-that are on their way out too, and creates what it has just deleted before that is gone.
+that are on their way out too, and creates what it has just deleted before that is gone. With the tags of intended differences it
+does as ours in these.
 
+    DIFFERENT tags of differences that the machine can follow
     judge     which pods go, which names exist, how many run
     Pass      template -> pods -> deletions -> creations -> done
 """
@@ -19,6 +21,14 @@ from tidewright.shardmanager.propeller.config import ManagerConfig
 from tidewright.shardmanager.propeller.config_hash import accepted_hashes
 from tidewright.shardmanager.propeller.pods import CONFIG_HASH, TEMPLATE_VERSION, create_error
 from tidewright.shardmanager.propeller.scan import is_stale
+
+LEAVING, FOREIGN, LEGACY_HASH, LIST_FAILS = (
+    "pass-leaving",
+    "pass-foreign",
+    "pass-legacy-hash",
+    "pass-list-fails",
+)
+DIFFERENT = (LEAVING, FOREIGN, LEGACY_HASH, LIST_FAILS)
 
 Verb = Literal["get", "list", "delete", "create"]
 
@@ -53,11 +63,13 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
         stale: names to delete, in list order.
         existing: expected names that are taken by a pod that stays.
         running: of those, how many are in phase Running.
+        left: names of pods that are let go, or left alone, and are no one's that stays.
     """
 
     stale: tuple[str, ...]
     existing: frozenset[str]
     running: int
+    left: frozenset[str] = frozenset()
 
 
 class Stage(StrEnum):
@@ -74,20 +86,29 @@ def judge(
     config: ManagerConfig,
     template_version: str,
     pods: Sequence[SeenPod],
+    ways: frozenset[str] = frozenset(),
 ) -> Judgement:
     """Sort the pods into those that go and those that stay."""
-    hashes = accepted_hashes(config.shard)[:1]
+    hashes: tuple[str, ...] = accepted_hashes(config.shard)
+    if LEGACY_HASH not in ways:
+        hashes = hashes[:1]
     expected = frozenset(config.pod_names)
     stale: list[str] = []
     existing: set[str] = set()
+    left: set[str] = set()
     running = 0
     for pod in pods:
         if is_stale(pod.annotations, template_version, hashes) or pod.phase == "Failed":
-            stale.append(pod.name)
+            leaves = pod.deleting and LEAVING in ways
+            foreign = not pod.made_by_a_manager and FOREIGN in ways
+            if leaves or foreign:
+                left.add(pod.name)
+            else:
+                stale.append(pod.name)
         elif pod.name in expected:
             existing.add(pod.name)
             running += pod.phase == "Running"
-    return Judgement(stale=tuple(stale), existing=frozenset(existing), running=running)
+    return Judgement(stale=tuple(stale), existing=frozenset(existing), running=running, left=frozenset(left))
 
 
 class Pass(msgspec.Struct, kw_only=True):
@@ -99,6 +120,7 @@ class Pass(msgspec.Struct, kw_only=True):
         creations: indexes asked for and not answered.
         running: the gauge; None when the judging step did not end.
         errors: messages of failed creations by index.
+        ways: the differences that are followed.
         error: the error that ended the pass, before any creation.
     """
 
@@ -113,6 +135,7 @@ class Pass(msgspec.Struct, kw_only=True):
     running: int | None = None
     errors: dict[int, str] = {}
     error: str = ""
+    ways: frozenset[str] = frozenset()
 
     @property
     def done(self) -> bool:
@@ -166,9 +189,9 @@ class Pass(msgspec.Struct, kw_only=True):
 
     def listed(self, config: ManagerConfig, pods: Sequence[SeenPod]) -> None:
         """Judge the pods."""
-        judgement = judge(config, self.template_version, pods)
+        judgement = judge(config, self.template_version, pods, self.ways)
         self.deletions = list(judgement.stale)
-        self.existing = sorted(judgement.existing)
+        self.existing = sorted(judgement.existing | judgement.left)
         self.counted = judgement.running
         self._after_deletion(config)
 

@@ -47,8 +47,6 @@ TAGS = {
     "provreq-accepted-since": "Accepted keeps the time since when it is so, as conditions do: when it was tried is told otherwise",
 }
 """Kinds of cases that ours has no use for, or in which it does otherwise by intention, and why."""
-ACCEPTED_BEFORE = frozenset({"pickup-already-accepted-is-refreshed", "pickup-provisioned-false-retries"})
-"""Cases of requests that were accepted before, and have another turn."""
 
 
 def accepted_anew(conditions: Sequence[Condition], now: float) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 
 from tests.vectors.reference.spread import admission, matching
 from tests.vectors.reference.spread import ways as w
-from tests.vectors.reference.spread.passes import Scene, reconcile
+from tests.vectors.reference.spread.passes import Pass, Scene, reconcile
 from tests.vectors.reference.spread.pods import listed
 from tests.vectors.reference.spread.status import status_of, to_json
 from tests.vectors.reference.spread.ways import Ways
@@ -22,7 +22,7 @@ from tidewright.kube.selectors import SelectorError
 from tidewright.kube.workloadspreads.inject import adoption_patch, with_rules
 from tidewright.kube.workloadspreads.limits import NotALimit, percentage
 from tidewright.kube.workloadspreads.sharing import selected
-from tidewright.kube.workloadspreads.spec import parse
+from tidewright.kube.workloadspreads.spec import Spread, parse
 from tidewright.spread.api import validation
 from tidewright.spread.match.matching import NotFound
 from tidewright.spread.match.pods import pod_of
@@ -111,31 +111,22 @@ def one_pass(c: Cluster, _: Mapping[str, Any], ways: Ways) -> JsonObject:
     if target is None:
         return nothing
     try:
-        pods = [listed(p) for p in c.pods]
-        if "workloadReplicas" in c.case and c.workload is None:
-            view = matching.TargetView(c.case["workloadReplicas"], c.case.get("latest", ""), tuple(pods))
-        else:
-            view = matching.view(
-                spread, c.target(spread), c.replica_sets, pods, c.whitelist, c.versioned, ways
-            )
+        view = _view(c, ways)
     except (NotFound, BadPath, SelectorError) as error:
         old = status_of(c.case.get("status")).subsets or ()
-        return {
+        answer: JsonObject = {
             **nothing,
             "error": "NotFound" if isinstance(error, NotFound) else "ReplicasPath",
             "conditions": {e.name: None if e.condition is None else str(e.condition.open) for e in old},
             "deletionCosts": {p["metadata"]["name"]: None for p in c.pods},
         }
-    if "workloadReplicas" in c.case:
-        view = msgspec.structs.replace(view, replicas=c.case["workloadReplicas"])
-    if "latest" in c.case:
-        view = msgspec.structs.replace(view, version=c.case["latest"])
-    nodes = {n.name: n for n in map(node_of, c.case.get("nodes") or ())}
-    objects = {p["metadata"]["name"]: p for p in c.pods}
-    scene = Scene(spread, view, nodes, objects.__getitem__, 0.0, ways, c.versioned)
-    done = reconcile(scene, status_of(c.case.get("status")))
+        if isinstance(error, NotFound):  # asked for after pods are adopted
+            adopted = _reconciled(c, _view(c, ways | {w.LAST_KNOWN}), ways).adopted
+            answer = {**answer, "adoptions": adopted, "adoptionPatches": _patches(spread, adopted)}
+        return answer
+    done = _reconciled(c, view, ways)
     current = {p.name: p.cost for p in view.pods}
-    answer: JsonObject = {
+    answer = {
         **nothing,
         "status": status_json(done.status),
         "conditions": {
@@ -150,11 +141,7 @@ def one_pass(c: Cluster, _: Mapping[str, Any], ways: Ways) -> JsonObject:
         },
         "deletionCostWrites": sorted(p for p, cost in done.costs.items() if current[p] != str(cost)),
         "adoptions": done.adopted,
-        "adoptionPatches": {
-            pod: adoption_patch(spread, subset)
-            for pod, name in done.adopted.items()
-            if (subset := spread.subset(name)) is not None
-        },
+        "adoptionPatches": _patches(spread, done.adopted),
         "deletedPods": sorted(done.delete),
         "events": sorted(done.events),
         "requeueAfterSeconds": done.again_s,
@@ -162,6 +149,37 @@ def one_pass(c: Cluster, _: Mapping[str, Any], ways: Ways) -> JsonObject:
     if done.invalid:
         answer["fault"] = "index-out-of-range"
     return answer
+
+
+def _view(c: Cluster, ways: Ways) -> matching.TargetView:
+    """The target as a pass sees it. Raises what `matching.view` does."""
+    pods = [listed(p) for p in c.pods]
+    if "workloadReplicas" in c.case and c.workload is None:
+        view = matching.TargetView(c.case["workloadReplicas"], c.case.get("latest", ""), tuple(pods))
+    else:
+        target = c.target(c.spread)
+        view = matching.view(c.spread, target, c.replica_sets, pods, c.whitelist, c.versioned, ways)
+    if "workloadReplicas" in c.case:
+        view = msgspec.structs.replace(view, replicas=c.case["workloadReplicas"])
+    if "latest" in c.case:
+        view = msgspec.structs.replace(view, version=c.case["latest"])
+    return view
+
+
+def _reconciled(c: Cluster, view: matching.TargetView, ways: Ways) -> Pass:
+    nodes = {n.name: n for n in map(node_of, c.case.get("nodes") or ())}
+    objects = {p["metadata"]["name"]: p for p in c.pods}
+    scene = Scene(c.spread, view, nodes, objects.__getitem__, 0.0, ways, c.versioned)
+    return reconcile(scene, status_of(c.case.get("status")))
+
+
+def _patches(spread: Spread, adopted: Mapping[str, str]) -> JsonObject:
+    """What is written to adopted pods."""
+    return {
+        pod: adoption_patch(spread, subset)
+        for pod, name in adopted.items()
+        if (subset := spread.subset(name)) is not None
+    }
 
 
 def lookup_workload_version(c: Cluster, _: Mapping[str, Any], ways: Ways) -> JsonObject:

@@ -41,10 +41,12 @@ def conditions(
     now: float,
     recount: Recount,
     ways: Ways,
+    *,
+    until: int | None = None,
 ) -> dict[str, Condition]:
-    """The Schedulable condition of each subset after a pass; the last one is never closed."""
+    """The Schedulable condition of each subset after a pass, or of the first few; the last one is never closed."""
     found = {}
-    for index, subset in enumerate(spread.subsets):
+    for index, subset in enumerate(spread.subsets[:until]):
         entry = entry_named(old, subset.name)
         before = None if entry is None else entry.condition
         if index == len(spread.subsets) - 1:

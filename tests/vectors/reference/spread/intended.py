@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from tests.vectors.reference.spread.cases import RUN, NotModelled
-from tests.vectors.reference.spread.ways import ORIGINAL, OURS, TAGS, Ways
+from tests.vectors.reference.spread.ways import ORIGINAL, TAGS, Ways
+from tests.vectors.reference.switches import smallest
 from tests.vectors.spread_cluster import UID, Cluster
 from tests.vectors.spread_compare import compare
 from tests.vectors.suite import Case
@@ -45,16 +46,7 @@ def intended(case: Case, ours: JsonObject) -> tuple[str, ...]:
     def explains(ways: Ways) -> bool:
         return not compare(_asked_for(answered(case, ways), expected), ours)
 
-    if not explains(OURS):
-        return ()
-    for tag in TAGS:
-        if explains(frozenset({tag})):
-            return (tag,)
-    needed = OURS
-    for tag in TAGS:
-        if explains(needed - {tag}):
-            needed -= {tag}
-    return tuple(tag for tag in TAGS if tag in needed)
+    return smallest(TAGS, explains)
 
 
 def _asked_for(answer: JsonObject, expected: JsonObject) -> JsonObject:
@@ -62,7 +54,7 @@ def _asked_for(answer: JsonObject, expected: JsonObject) -> JsonObject:
     asked: dict[str, Any] = {key: answer[key] for key in expected if key in answer}
     status = expected.get("status")
     if isinstance(status, Mapping) and isinstance(answer.get("status"), Mapping):
-        asked["status"] = {key: answer["status"].get(key) for key in status}
+        asked["status"] = {key: answer["status"].get(key) or {} for key in status}
     for key in ("error", "fault", "generatedUid"):  # absent where there is none, asked for or not
         asked.pop(key, None)
         if answer.get(key) is not None:

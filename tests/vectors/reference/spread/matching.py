@@ -25,7 +25,7 @@ from tidewright.kube.workloadspreads import limits
 from tidewright.kube.workloadspreads.sharing import selected
 from tidewright.kube.workloadspreads.spec import Spread, TargetRef
 from tidewright.spread.match.matching import NotFound, Reader, group_kind
-from tidewright.spread.match.pods import POD_TEMPLATE_HASH, VERSION_IGNORED, Owner, controller_of, short_hash
+from tidewright.spread.match.pods import POD_TEMPLATE_HASH, VERSION_IGNORED, controller_of, short_hash
 
 _REPLICAS_AT_ADMISSION = frozenset(
     {
@@ -104,7 +104,7 @@ def view(
         SelectorError: the filter cannot be read.
     """
     if obj is None or spread.target is None:
-        left = _left_behind(spread, replica_sets, pods) if w.TARGET_AT_ZERO in ways else []
+        left = _left_behind(spread, pods) if w.TARGET_AT_ZERO in ways else []
         return TargetView(
             0, VERSION_IGNORED, tuple(p for p in left if selected(spread.target_filter, p.labels))
         )
@@ -172,23 +172,13 @@ def pods_of(
     return [p for p in pods if selector is not None and selector.matches(p.labels)]
 
 
-def _left_behind(
-    spread: Spread, replica_sets: Sequence[JsonObject], pods: Sequence[ListedPod]
-) -> list[ListedPod]:
-    """The pods of a target that is gone: those that name it, or one that names it, as their controller."""
-
-    def named(owner: Owner | None) -> bool:
-        target = spread.target
-        if owner is None or target is None:
-            return False
-        return (group_kind(owner), owner.name) == (group_kind(target), target.name)
-
-    below = {
-        (replica_set.get("metadata") or {}).get("uid")
-        for replica_set in replica_sets
-        if named(controller_of(replica_set))
-    }
-    return [p for p in pods if named(p.owner) or (p.owner is not None and p.owner.uid in below)]
+def _left_behind(spread: Spread, pods: Sequence[ListedPod]) -> list[ListedPod]:
+    """The pods of a target that is gone: those that name it as their controller."""
+    target = spread.target
+    if target is None:
+        return []
+    gone = (group_kind(target), target.name)
+    return [p for p in pods if p.owner is not None and (group_kind(p.owner), p.owner.name) == gone]
 
 
 def _owned(pods: Iterable[ListedPod], uid: str) -> list[ListedPod]:

@@ -17,6 +17,7 @@ from tests.vectors.reference.spread.matching import TargetView
 from tests.vectors.reference.spread.pods import ListedPod, belongs
 from tests.vectors.reference.spread.status import (
     Entry,
+    Everyone,
     Lists,
     Recount,
     Status,
@@ -140,25 +141,24 @@ def _grouped(scene: Scene, lists: Lists) -> dict[str, Groups]:
 def _free(scene: Scene, lists: Lists, version: str, pods: Sequence[ListedPod]) -> dict[str, int]:
     """Free places per subset by what is held: by active pods that do not leave, and by those not seen yet."""
     spread, now = scene.spread, scene.now
-    leaving = {pod for pod, at in leaving_of(lists).items() if at + w.LEAVING_LIFETIME_S >= now}
+    everyone, told = Everyone.of(scene.placed, lists), leaving_of(lists)
+    leaving = {pod for pod, at in told.items() if at + w.LEAVING_LIFETIME_S >= now}
     free = {}
     for subset in spread.subsets:
-        mine = [
-            p
-            for p in pods
-            if p.active
-            and belongs(p, spread)
-            and p.placement is not None
-            and p.placement.subset == subset.name
-        ]
+        group = [p for p in pods if _subset_of(p, spread) == subset.name]
+        active = [p for p in group if p.active]
         entry = entry_named(lists.get(version), subset.name)
         creating = {} if entry is None else entry.creating
-        waiting = unseen(creating, mine, scene.placed, (), scene.ways)
+        waiting = unseen(creating, group, everyone, told, scene.ways)
         in_flight = sum(at + w.UNSEEN_LIFETIME_S >= now for at in waiting.values())
-        staying = sum(p.name not in leaving for p in mine)
+        staying = sum(p.name not in leaving for p in active)
         limit = limits.UNLIMITED if subset.limit is None else _strict(subset.limit, scene.target.replicas)
-        free[subset.name] = limit - max(len(mine), staying + in_flight)
+        free[subset.name] = limit - max(len(active), staying + in_flight)
     return free
+
+
+def _subset_of(pod: ListedPod, spread: Spread) -> str:
+    return pod.placement.subset if pod.placement is not None and belongs(pod, spread) else ""
 
 
 def _strict(limit: limits.Limit, replicas: int) -> int:
@@ -202,6 +202,7 @@ class _Entries(msgspec.Struct):
 
     scene: Scene
     recount: Recount
+    everyone: Everyone
     leaving: Mapping[str, float]
     shared: dict[str, Condition] | None
     invalid: str = ""
@@ -220,7 +221,7 @@ class _Entries(msgspec.Struct):
             gone = [p for p in scene.placed if p.active and p.placement and p.placement.subset not in names]
             blank = Entry("", 0, deleting={p.name: leaving[p.name] for p in gone if p.name in leaving})
             in_flight(blank, gone, scene.now, recount)
-        return cls(scene, recount, leaving, shared)
+        return cls(scene, recount, Everyone.of(scene.placed, lists), leaving, shared)
 
     def entries(
         self, version: str, groups: Mapping[str, Sequence[ListedPod]], old: Sequence[Entry] | None
@@ -228,14 +229,14 @@ class _Entries(msgspec.Struct):
         """One list; None when a limit is no number, which drops the whole list [Q-2]."""
         scene, spread = self.scene, self.scene.spread
         found = []
-        for subset in spread.subsets:
+        for n, subset in enumerate(spread.subsets):
             pods, before = groups.get(subset.name, ()), entry_named(old, subset.name)
             leaving = before.deleting if before is not None else {}
             if w.SEEN_ELSEWHERE in scene.ways:
                 leaving = {p.name: self.leaving[p.name] for p in scene.placed if p.name in self.leaving}
             creating = before.creating if before is not None else {}
             gone = [p.name for p in pods if p.name in self.leaving and scene.version(p) == version]
-            creating = unseen(creating, pods, scene.placed, gone, scene.ways)
+            creating = unseen(creating, pods, self.everyone, gone, scene.ways)
             blank = Entry(subset.name, 0, creating=creating, deleting=leaving)
             try:
                 entry = subset_entry(
@@ -243,13 +244,15 @@ class _Entries(msgspec.Struct):
                 )
             except limits.NotALimit as error:
                 self.invalid = f"subset {subset.name!r}: {error}"
+                if spread.adaptive and self.shared is None:  # those before it have opened
+                    conditions(spread, groups, old or (), scene.now, self.recount, scene.ways, until=n)
                 return None
             found.append(entry)
         if w.REMOVED_SUBSET in scene.ways:
             names = {subset.name for subset in spread.subsets}
             for entry in old or ():
                 if entry.name not in names:
-                    creating = unseen(entry.creating, (), scene.placed, (), scene.ways)
+                    creating = unseen(entry.creating, (), self.everyone, (), scene.ways)
                     in_flight(Entry("", 0, creating=creating), (), scene.now, self.recount)
         if not spread.adaptive:
             return tuple(found)

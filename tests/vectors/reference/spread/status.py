@@ -169,10 +169,21 @@ class Recount(msgspec.Struct):
     delays_s: list[float]
 
 
+class Everyone(msgspec.Struct, frozen=True):
+    """The pods with a place in a subset, and the keys of those that are let in."""
+
+    placed: Sequence[ListedPod]
+    waiting: Container[str]
+
+    @classmethod
+    def of(cls, placed: Sequence[ListedPod], lists: Lists) -> Everyone:
+        return cls(placed, {key for entries in lists.values() for e in entries for key in e.creating})
+
+
 def unseen(
     creating: Mapping[str, float],
     group: Sequence[ListedPod],
-    everyone: Sequence[ListedPod],
+    everyone: Everyone,
     gone: Container[str],
     ways: Ways,
 ) -> dict[str, float]:
@@ -181,15 +192,14 @@ def unseen(
     Args:
         creating: the list, by key.
         group: the pods of its subset and version.
-        everyone: all pods with a place in a subset.
+        everyone: all pods with a place in a subset, and all keys that wait for one.
         gone: names of pods of the group whose delete was admitted.
         ways: the group is looked for in the list, or everyone; who has ended is looked for, or has to be gone.
     """
-    there = everyone if w.SEEN_ELSEWHERE in ways else group
+    there = everyone.placed if w.SEEN_ELSEWHERE in ways else group
     there = [p for p in there if p.active or w.ENDED_POD not in ways]
-    seen = {p.key for p in there}
-    if w.SEEN_ELSEWHERE in ways:  # and by its name, where nothing waits under its key
-        seen.update(p.name for p in there if p.key not in creating)
+    by_name = w.SEEN_ELSEWHERE in ways  # where nothing waits under its key
+    seen = {p.name if by_name and p.key not in everyone.waiting else p.key for p in there}
     seen.update(p.key for p in group if not p.active and p.name in gone)
     return {key: at for key, at in creating.items() if key not in seen}
 
