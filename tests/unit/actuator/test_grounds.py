@@ -35,6 +35,7 @@ class Asked:
         self._unknown, self._broken = unknown, broken
         self.answers = asyncio.Event()
         self.answers.set()
+        self.questions = asyncio.Event()
         self.subjects = Subjects("t")
         self.asked: list[str] = []
         self._node = NodeObserved(
@@ -57,6 +58,7 @@ class Asked:
 
     async def last_per_subject(self, filters: Sequence[str]) -> AsyncIterator[Record]:
         self.together.append(len(filters))
+        self.questions.set()
         await self.answers.wait()
         if self._broken:
             raise ValueError("no answer")
@@ -138,8 +140,7 @@ async def test_a_pod_that_is_to_be_evicted_twice_is_found_for_both_while_many_ar
     log.answers.clear()
     for i in range(TOGETHER):
         grounds.expect("drained", evict(f"p{i}"))
-    while not log.together:
-        await asyncio.sleep(0)
+    await log.questions.wait()
     grounds.expect("drained", evict("twice"))
     first = asyncio.create_task(grounds.refusal("drained", evict("twice")))
     await asyncio.sleep(0)
