@@ -59,6 +59,7 @@ from tidewright.provisioning.scaledown.scanning import (
     may_come,
     part_of_a_pass,
     reads_first,
+    rest_s,
     taken_up,
 )
 from tidewright.provisioning.scaleup.orders import COMPONENT, STATUS_MAP
@@ -219,7 +220,7 @@ def _look_soon(state: State, index: Index, now: float) -> Sequence[Decision]:
     settings, scan = index.settings, state.scan
     due = now + settings.scan_interval_s
     if scan.at is not None:
-        due = max(now + settings.quiet_s, scan.at + settings.scan_interval_s)
+        due = max(now + settings.quiet_s, scan.at + rest_s(state, settings))
     return _pass_by(state, index, due, now)
 
 

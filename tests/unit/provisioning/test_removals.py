@@ -25,7 +25,7 @@ from tidewright.provisioning.scaledown.removal import steps
 from tidewright.provisioning.scaledown.removal.saga import Removal
 from tidewright.provisioning.scaledown.removal.soft import soft_marks
 from tidewright.provisioning.scaledown.removal.steps import TOGETHER_S
-from tidewright.provisioning.scaledown.scanning import delayed
+from tidewright.provisioning.scaledown.scanning import FULL_S, delayed
 from tidewright.provisioning.scaleup.orders import STATUS_MAP
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell import counts
@@ -941,6 +941,20 @@ def test_a_deletion_that_was_made_has_the_next_pass_come_as_soon_as_it_may(
     cluster.tell(o.Applied(at=cluster.now, decision=deletion.id))
     (scan,) = [d for d in cluster.said[before:] if isinstance(d, SetTimer) and d.key == SCAN]
     assert scan.due == cluster.now + wait_s
+
+
+@pytest.mark.parametrize(("most", "rest_s"), [(1, FULL_S), (2, 0.1)])
+def test_while_as_many_nodes_are_drained_as_may_passes_rest_longer(most: int, rest_s: float) -> None:
+    cluster = world(3, {"scan-interval": "100ms", "max-drain-parallelism": most})
+    cluster.run_pod("stays", "n0", removal=f.Removal(grace_s=600))
+    cluster.run_pod("ends", "n1")
+    cluster._evict = lambda decision: None  # type: ignore[method-assign]  # it is not answered yet
+    cluster.decided(cluster.removal("n0"))
+    cluster.state.scan.at, cluster.state.scan.due = cluster.now, None
+    before = len(cluster.said)
+    cluster.tell(f.PodGone(at=cluster.now, namespace="ns", name="ends", uid="ends"))
+    (scan,) = [d for d in cluster.said[before:] if isinstance(d, SetTimer) and d.key == SCAN]
+    assert scan.due == pytest.approx(cluster.now + rest_s)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from tidewright.provisioning.scaledown.drain.budgets import Allowance
 from tidewright.provisioning.scaledown.drain.rules import Sorted
 from tidewright.provisioning.scaledown.going.cooldown import Last, cool_at, cool_groups, in_cooldown
 from tidewright.provisioning.scaledown.going.timers import wait_s
+from tidewright.provisioning.scaledown.going.whole import Leaver
 from tidewright.provisioning.scaledown.scene import GroupTraits, Refusal, Removable, Resident, SceneNode
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import Lately, State, Unneeded
@@ -48,6 +49,9 @@ EXPECTED = Refusal("BlockedByPod", pod_reason="Expected")
 WAITS = PodKey(ObjectKey("/"))
 """In place of the pod that has to complete, where it is only known that there is one."""
 SOON_S = 0.001
+FULL_S = 1.0
+"""How long passes rest at least while as many nodes go as may: what they would find cannot go before one of these has, and
+that has the next pass come."""
 PARALLEL = "MaxScaleDownParallelism"
 """Of a node that could go but for those that are going."""
 
@@ -212,6 +216,14 @@ def may_come(state: State, index: Index) -> bool:
     if not index.settings.scale_down or not state.scan.told:
         return False
     return bool(state.paused) or any(group.target > group.min_size for group in state.groups.values())
+
+
+def rest_s(state: State, settings: Settings, begun: Sequence[Leaver] = ()) -> float:
+    """How long after a pass the next one comes, if something has changed; `begun`: nodes whose removal is decided and not folded yet."""
+    count = len(state.removals) + len(begun)
+    drains = sum(removal.drains for removal in state.removals.values()) + sum(one.drains for one in begun)
+    full = count >= settings.max_parallelism or 0 < settings.max_drains <= drains
+    return max(settings.scan_interval_s, FULL_S) if full else settings.scan_interval_s
 
 
 def healthy(cards: Cards, settings: Settings) -> bool:
@@ -631,7 +643,7 @@ def _due(
     if plan.limited or (plan.going and acts):  # what only would go is no other the next time
         dues.append(now + (settings.scan_interval_s if acts else LOOK_AGAIN_S))
     future = [due for due in dues if now < due < float("inf")]
-    return max(min(future), now + settings.scan_interval_s) if future else None
+    return max(min(future), now + rest_s(state, settings, plan.going)) if future else None
 
 
 def _tried_again(
