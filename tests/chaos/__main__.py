@@ -126,7 +126,7 @@ async def _of_anything(size: Size, folder: Path, seed: int, held: Undisturbed, v
     verdict.recomputed(shaken.report)
     verdict.answered(shaken.ledger)
     verdict.written(shaken.effects)
-    verdict.drained(shaken.drains)
+    verdict.drained(shaken.drains, shaken.kills, shaken.amid)
     verdict.ended(held.calm, shaken)
 
 

@@ -107,6 +107,8 @@ class Ended:
     effects: Effects
     drains: Drains
     kills: int = 0
+    amid: int = 0
+    """Kills that met a drain."""
     told: list[str] = field(default_factory=list)
     wall_s: float = 0.0
     wrong: list[str] = field(default_factory=list)
@@ -193,7 +195,7 @@ async def run(
     drained = drains.drains(ledger, entries)
     drained.untold, drained.stray = untold, stray
     return Ended(
-        state, ledger, report, found, drained, killer.kills.total(), [*killer.told(), phases.told()], time.monotonic() - began, wrong,
+        state, ledger, report, found, drained, killer.kills.total(), killer.aimed.total(), [*killer.told(), phases.told()], time.monotonic() - began, wrong,
         refusals(entries), facts,
     )  # fmt: skip
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from tidewright.kube.taints import DELETION_CANDIDATE, DRAIN, TO_BE_DELETED, UNNEEDED
+from tidewright.sim.kubelets.pods import READY_SECONDS
 
 Change = tuple[str, dict[str, Any]]
 """Path of an object, and a merge patch of it."""
@@ -24,6 +25,9 @@ FILLER = "filler"
 APPS, REPLICAS = 3, 4
 KEPT = APPS * REPLICAS
 """Pods under budgets: with half a core each, three quarters of a node of eight cores."""
+READY_S = 30
+"""Log seconds from a pod's start until it is ready. One that has left a node has its budget closed as long, so that the pods of a
+node leave one after the other, and a drain takes long enough for a kill to meet it."""
 MOST_FILLERS = 4
 LAST_NODES = 1
 SETTINGS = {
@@ -77,7 +81,9 @@ def manifests(image: str) -> list[tuple[str, dict[str, Any]]]:
             "spec": {"minAvailable": REPLICAS - 1, "selector": {"matchLabels": {"app": name}}},
         }
         made.append((f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets", budget))
-        made.append((deployments, _deployment(name, REPLICAS, "500m", image)))
+        kept = _deployment(name, REPLICAS, "500m", image)
+        kept["spec"]["template"]["metadata"]["annotations"] = {READY_SECONDS: str(READY_S)}
+        made.append((deployments, kept))
     made.append((deployments, _deployment(FILLER, MOST_FILLERS, "4500m", image)))
     return made
 

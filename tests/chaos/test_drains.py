@@ -67,8 +67,15 @@ def test_an_admitted_eviction_beyond_its_budget_is_found(healthy: int, serves: b
     assert len(found.broken) == 1
     assert f"wants 3 and had {healthy}" in found.broken[0]
     verdict = Verdict()
-    verdict.drained(found)
+    verdict.drained(found, 1, 0)
     assert verdict.lost == 1
+
+
+@pytest.mark.parametrize(("kills", "amid", "lost"), [(10, 0, 1), (10, 1, 0), (6, 0, 0)])
+def test_a_run_of_many_kills_of_which_none_met_a_drain_is_found(kills: int, amid: int, lost: int) -> None:
+    verdict = Verdict()
+    verdict.drained(drains(Ledger(), []), kills, amid)
+    assert verdict.lost == lost
 
 
 def test_a_failing_pod_may_go_where_the_others_suffice() -> None:

@@ -14,6 +14,8 @@ from tidewright.host.fold.verify import Report
 
 EXAMPLES = 10
 """Of what is wrong, that are shown."""
+MANY_KILLS = 10
+"""Of so many kills some are aimed at drains, and one has to meet one."""
 
 
 @dataclass
@@ -87,7 +89,14 @@ class Verdict:
         self.lost += len(effects.lost)
         self.doubled += len(effects.doubled)
 
-    def drained(self, drains: Drains) -> None:
+    def drained(self, drains: Drains, kills: int, amid: int) -> None:
+        """`amid`: of the kills, those that met a drain. Where none of many did it is not known what they would have broken."""
+        missed = kills >= MANY_KILLS and not amid
+        self.say(
+            f"kills in the middle of a drain: {amid} of {kills}",
+            *([f"none of {kills} kills met a drain"] if missed else ()),
+        )
+        self.lost += missed
         self.say(
             f"drains by the API server's request log: {drains.evictions} evictions, {drains.charged} of them under a budget, "
             f"{len(drains.broken)} broke one; {len(drains.deleted)} nodes' machines deleted, {len(drains.lost)} pods lost with "
