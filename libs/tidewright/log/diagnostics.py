@@ -39,7 +39,9 @@ def configure_when_used(configure: Callable[[], None]) -> None:
     Where it is configured, as in the process of a service, it stays as it is.
     """
     structlog = sys.modules.get("structlog")
-    if structlog is None:
+    if structlog is None or getattr(
+        structlog.__spec__, "_initializing", False
+    ):  # by another thread, half of it
         _configuring[:] = [configure]
     elif not structlog.is_configured():
         configure()

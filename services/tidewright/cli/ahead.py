@@ -1,7 +1,8 @@
 """A log that is opened, and asked what a first page needs, while what serves that page is still imported.
 
 Imports take as long as the answers, and neither needs the other: so the questions are on their way first, and modules are
-imported in a thread, between whose steps the loop gets its turns. What goes wrong with the log is raised where it is waited for.
+imported in a thread, between whose steps the loop gets its turns. What goes wrong with the log is raised where it is waited for; what
+is no answer of ours may come of a module that was half imported, so the log is opened once more when all of them are.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
+from tidewright.asking.errors import CommandError
 from tidewright.asking.listing import LISTED, lister_of
 from tidewright.asking.point_in_time import moment_of
 from tidewright.asking.source import Source
@@ -35,6 +37,7 @@ class Ahead:
         self._opened = opened
         self._there: asyncio.Future[tuple[Source, Lists]] = self.loop.create_future()
         self._over: asyncio.Future[None] = self.loop.create_future()
+        self._imported = asyncio.Event()
         self._holding = self.loop.create_task(self._hold(), name="open the log")
 
     def importing(self, modules: Sequence[str]) -> None:
@@ -44,11 +47,35 @@ class Ahead:
         self.loop.run_until_complete(self._importing(modules))
 
     async def _importing(self, modules: Sequence[str]) -> None:
-        for module in modules:
-            await asyncio.to_thread(import_module, module)
+        try:
+            for module in modules:
+                await asyncio.to_thread(import_module, module)
+        finally:
+            self._imported.set()
 
     async def _hold(self) -> None:
         """Open the log and hold it open, in one task."""
+        try:
+            await self._open()
+        except CommandError as error:
+            if self._there.done():
+                raise
+            self._there.set_exception(error)
+        except Exception:
+            if self._there.done():
+                raise
+            await self._imported.wait()
+            await self._open_again()
+
+    async def _open_again(self) -> None:
+        try:
+            await self._open()
+        except Exception as error:
+            if self._there.done():
+                raise
+            self._there.set_exception(error)
+
+    async def _open(self) -> None:
         asking = None
         try:
             async with self._opened() as source:
@@ -56,10 +83,6 @@ class Ahead:
                 self._there.set_result((source, lists))
                 asking = asyncio.create_task(_first(source, lists))
                 await self._over
-        except Exception as error:
-            if self._there.done():
-                raise
-            self._there.set_exception(error)
         finally:
             if asking is not None:
                 asking.cancel()

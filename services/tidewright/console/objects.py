@@ -7,7 +7,14 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tidewright.asking.answers import ExplainedDecision, ObjectExplanation, ObjectSeries, SeriesLine, Told
+from tidewright.asking.answers import (
+    ExplainedDecision,
+    ObjectExplanation,
+    ObjectSeries,
+    SeriesLine,
+    Told,
+    stamp,
+)
 from tidewright.asking.errors import BadInput
 from tidewright.asking.explain import explained, explained_decision
 from tidewright.asking.lines import subject_object
@@ -186,5 +193,15 @@ def manifest(explanation: ObjectExplanation) -> str:
         return ""
     import yaml  # the first page is there sooner without
 
-    shown = {name: value for name, value in explanation.last_word.event.items() if name not in ("type", "at")}
+    shown = {
+        _camelled(name): stamp(value) if name.endswith("_at") and isinstance(value, float) else value
+        for name, value in explanation.last_word.event.items()
+        if name not in ("type", "at")
+    }
     return str(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=100))
+
+
+def _camelled(name: str) -> str:
+    """A field as objects of Kubernetes have it."""
+    first, *others = name.split("_")
+    return first + "".join(other.capitalize() for other in others)

@@ -48,10 +48,27 @@ class Stopped:
 
 
 @dataclass(frozen=True)
+class Part:
+    """A part of the watcher, or the actuator, which has one part.
+
+    Attributes:
+        position: every effect up to this sequence has its outcome; None of the watcher, which reads no log.
+        at: log time of its last message, seconds.
+    """
+
+    service: str
+    position: int | None
+    at: float
+    epoch: int
+    version: str
+
+
+@dataclass(frozen=True)
 class Standing:
     """All of them, as of a moment."""
 
     positions: tuple[Position, ...]
+    parts: tuple[Part, ...]
     halted: tuple[Stopped, ...]
 
 
@@ -61,7 +78,7 @@ async def standing(source: Source, moment: Moment) -> Standing:
     patterns = [f"{root}.checkpoint.*.*", f"{root}.checkpoint.*.{WATCHER}.*", f"{root}.halt.*.*"]
     slots: dict[tuple[str, str], Record] = {}
     halts: dict[tuple[str, str], Record] = {}
-    parts: list[Record] = []
+    others: list[Record] = []
     for record in await source.last(patterns, moment.bound):
         place = source.subjects.parse(record.subject)
         service, slot = place.rest[0], place.slot or ""
@@ -70,15 +87,16 @@ async def standing(source: Source, moment: Moment) -> Standing:
         elif service in DECIDERS:
             slots[service, slot] = record
         elif service in (WATCHER, ACTUATOR):
-            parts.append(record)
+            others.append(record)
     found = [
         _position(service, slot, record, halt_in(halts.get((service, slot))))
         for (service, slot), record in slots.items()
     ]
     found.sort(key=lambda p: (DECIDERS.index(p.service), not p.slot.isdigit(), p.slot.zfill(8)))
     halted = [Stopped(f"{p.service} slot {p.slot}", p.problem) for p in found if p.problem]
-    halted += [stopped for record in parts if (stopped := _stopped(source, record)) is not None]
-    return Standing(tuple(found), tuple(halted))
+    parts = [_part(source, record) for record in others]
+    halted += [part for part in parts if isinstance(part, Stopped)]
+    return Standing(tuple(found), tuple(part for part in parts if isinstance(part, Part)), tuple(halted))
 
 
 def _position(service: str, slot: str, record: Record, halt: Halt | None) -> Position:
@@ -89,8 +107,8 @@ def _position(service: str, slot: str, record: Record, halt: Halt | None) -> Pos
     return Position(service, slot, record.seq, checkpoint, why(halt, record, checkpoint))
 
 
-def _stopped(source: Source, record: Record) -> Stopped | None:
-    """A part of the watcher or the actuator, where its checkpoint cannot be gone on from."""
+def _part(source: Source, record: Record) -> Part | Stopped:
+    """A part of the watcher or the actuator; stopped where its checkpoint cannot be gone on from."""
     import msgspec
 
     from tidewright.actuator.ledger import ActPosition  # where there are such checkpoints
@@ -99,7 +117,8 @@ def _stopped(source: Source, record: Record) -> Stopped | None:
     service, *part = source.subjects.parse(record.subject).rest
     form = WatchPosition if service == WATCHER else ActPosition
     try:
-        checkpoints.sound(record, msgspec.json.Decoder(form))
+        found = checkpoints.sound(record, msgspec.json.Decoder(form))
     except Unsound as error:
         return Stopped(f"{service} part {part[0]}" if part else service, str(error))
-    return None
+    position = found.position if isinstance(found, ActPosition) else None
+    return Part(service, position, found.at, found.epoch, found.version)

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 import pytest
 
@@ -17,6 +19,7 @@ from tidewright.asking.errors import BadInput, Unavailable
 from tidewright.asking.exported import ExportedLog
 from tidewright.asking.source import Source
 from tidewright.cli.ahead import Ahead
+from tidewright.log import diagnostics
 from tidewright.log.export import ExportFile
 
 
@@ -81,6 +84,37 @@ def test_a_log_that_cannot_be_opened_is_told_where_it_is_waited_for() -> None:
     with pytest.raises(Unavailable, match="nobody answers"):
         ahead.loop.run_until_complete(looked(ahead))
     ahead.abandon()
+
+
+def test_what_was_asked_of_a_module_that_was_half_imported_is_asked_again_when_it_is_whole() -> None:
+    """Another thread was at it, under load: a console ended before it had begun."""
+    opened, tried = opening([], None), list[int]()
+
+    @asynccontextmanager
+    async def half() -> AsyncIterator[Source]:
+        tried.append(len(tried))
+        if len(tried) == 1:
+            raise AttributeError("partially initialized module")
+        async with opened() as source:
+            yield source
+
+    ahead = Ahead(half)
+    ahead.importing(("tidewright.console.words",))
+    assert ahead.loop.run_until_complete(looked(ahead)) > 0
+    assert tried == [0, 1]
+    ahead.abandon()
+
+
+def test_a_library_that_another_thread_is_importing_is_not_asked_whether_it_is_configured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    half = ModuleType("structlog")
+    half.__spec__ = ModuleSpec("structlog", None)
+    half.__spec__._initializing = True  # type: ignore[attr-defined]  # as the import system says it
+    monkeypatch.setitem(sys.modules, "structlog", half)
+    monkeypatch.setattr(diagnostics, "_configuring", [])
+    diagnostics.configure_when_used(lambda: None)
+    assert len(diagnostics._configuring) == 1
 
 
 @pytest.mark.parametrize("problem", [None, Unavailable("nobody answers")])

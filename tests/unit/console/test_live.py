@@ -68,7 +68,7 @@ async def test_what_was_asked_before_hides_nothing_that_came(live: Browser, log:
             return (await live.get("/object/nodegroup/_/small")).words
 
         await until(words, partial(_ends_with, seq=size - 1))
-        assert f"target_size: {size}" in await words()
+        assert f"targetSize: {size}" in await words()
     assert "target_size: 4" in (await live.get("/object/nodegroup/_/small?at=seq:3")).words
 
 

@@ -150,8 +150,9 @@ def test_moves_under_way_are_told_together() -> None:
 async def test_trust_shows_how_far_each_service_is(browser: Browser) -> None:
     page = await browser.get("/trust?at=seq:3000")
     behind = {name: int(n) for name, n in re.findall(r'data-behind="([a-z-]+)">(\d+)<', page.text)}
-    assert set(behind) == {"autoscaler", "provisioning", "spread", "shard-manager"}
+    assert set(behind) == {"autoscaler", "provisioning", "spread", "shard-manager", "actuator"}
     assert all(0 <= n < 3000 for n in behind.values())
+    assert re.search(r'data-behind="watcher">\u2013</td><td>2026-02-02 \d\d:\d\d:\d\d</td>', page.text)
     assert "This console does not verify" in page.words
 
 

@@ -76,6 +76,7 @@ async def test_an_object_is_explained_as_explain_does(
 ) -> None:
     page = await browser.get("/object/wpa/team-0/app-0?at=2026-02-02T06:05:00Z&window=6h")
     words = page.words
+    assert re.search(r"createdAt: '2026-02-02T\d\d:\d\d:\d\d\.\d{3}Z'", html.unescape(page.text))
     explained = await answered(capsys, "explain", "wpa/app-0", "-n", "team-0", "--at", "2026-02-02T06:05:00Z")
     decisions = msgspec.convert(explained, ANSWERS["explain"], strict=False).decisions  # type: ignore[attr-defined]
     assert decisions

@@ -54,7 +54,7 @@ def test_a_pod_without_room_names_the_booking_that_has_it_and_its_end() -> None:
     assert standing(cluster, "pod", "p3") == [
         "Nothing is ordered for it.",
         "Groups general, large: max node group size reached.",
-        f"10 x 700m would fit on general-1..3 {BOOKED}",
+        f"10 pods of 700m cpu would fit on general-1..3 {BOOKED}",
         "With 1 more node in group large, which is as large as it may be, all pods like it would fit.",
         "With 2 more nodes in group general, which is as large as it may be, all pods like it would fit.",
     ]
@@ -66,7 +66,7 @@ def test_a_request_without_room_names_the_booking_that_has_it(profile: str, cls:
     cluster = booked(profile)
     cluster.request("second", cls, [("small", 10)])
     cluster.settle()
-    told = f"10 x 700m, 1Mi memory would fit on general-1..3 {BOOKED}"
+    told = f"10 pods of 700m cpu, 1Mi memory would fit on general-1..3 {BOOKED}"
     more = "With 2 more nodes in group general, which is as large as it may be, all would"
     assert told in standing(cluster, "provisioningrequest", "second")
     assert f"{more} fit." in standing(cluster, "provisioningrequest", "second")
@@ -88,7 +88,7 @@ def test_a_request_names_the_buffer_whose_room_it_may_not_use() -> None:
     cluster.request("r", CHECK, [("four", 1)])
     cluster.settle()
     kept = "the buffer ns/b, which holds it as long as it is there"
-    assert f"1 x 4, 1Mi memory would fit on {node} but for {kept}." in standing(
+    assert f"1 pod of 4 cpu, 1Mi memory would fit on {node} but for {kept}." in standing(
         cluster, "provisioningrequest", "r"
     )
 
@@ -130,7 +130,7 @@ def test_a_buffer_without_room_names_the_booking_that_has_it_and_its_end(profile
     cluster.settle()
     told = [
         "3 have no room: large: max node group size reached.",
-        f"3 x 1 would fit on general-1 {BOOKED}",
+        f"3 pods of 1 cpu would fit on general-1 {BOOKED}",
         "With 1 more node in group large, which is as large as it may be, all its chunks would have room.",
     ]
     assert standing(cluster, "capacitybuffer", "b")[1:4] == told
@@ -151,8 +151,8 @@ def test_a_buffer_and_a_request_name_pods_that_come_first() -> None:
     cluster.request("r", CHECK, [("one", 2)])
     cluster.settle()
     first = "would fit on n1 but for 4 pods that wait and come first."
-    assert f"4 x 1 {first}" in standing(cluster, "capacitybuffer", "b")
-    assert f"2 x 1, 1Mi memory {first}" in standing(cluster, "provisioningrequest", "r")
+    assert f"4 pods of 1 cpu {first}" in standing(cluster, "capacitybuffer", "b")
+    assert f"2 pods of 1 cpu, 1Mi memory {first}" in standing(cluster, "provisioningrequest", "r")
 
 
 def test_a_pod_that_is_spread_over_a_label_that_no_group_has_names_it() -> None:
@@ -238,7 +238,7 @@ def test_a_line_that_repeats_is_told_once_with_its_count() -> None:
 
 def test_a_preview_says_the_same_of_a_request_that_is_not_there_yet() -> None:
     answer = tried(booked("hold"), "700m", 10, CHECK)
-    assert f"10 x 700m would fit on general-1..3 {BOOKED}".removesuffix(".") in answer.sentences
+    assert f"10 pods of 700m cpu would fit on general-1..3 {BOOKED}".removesuffix(".") in answer.sentences
 
 
 def kept_nodes(pod_cpu: int | None = None, profile: str = "hold") -> Watched:

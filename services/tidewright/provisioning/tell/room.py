@@ -231,17 +231,19 @@ def _but_for(shape: PodShape, pods: int, rows: set[int], holders: Mapping[str, s
         return ""
     views = [grid.views[row] for row in sorted(set().union(*mine.values()))]
     where = folding.nodes(view.name for view in views if view is not None)
-    return f"{pods} x {asked(shape)} would fit on {where} but for {' and '.join(mine)}."
+    return (
+        f"{pods} pod{'s' * (pods != 1)} of {asked(shape)} would fit on {where} but for {' and '.join(mine)}."
+    )
 
 
 def asked(shape: PodShape) -> str:
-    """What a pod asks for, as manifests have it: `700m`, `2, 4Gi memory, 1 nvidia.com/gpu`."""
+    """What a pod asks for, as manifests have it: `700m cpu`, `2 cpu, 4Gi memory, 1 nvidia.com/gpu`."""
     texts = []
     for name, amount in sorted(shape.requests.items()):
         if name == PODS or not amount:
             continue
         if name == "cpu":
-            texts.append(f"{amount}m" if amount % 1000 else str(amount // 1000))
+            texts.append(f"{amount}m cpu" if amount % 1000 else f"{amount // 1000} cpu")
         elif name in ("memory", "ephemeral-storage"):
             unit = next(
                 ((u, s) for u, s in (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)) if amount % s == 0), ("", 1)
