@@ -69,7 +69,7 @@ async def test_what_was_asked_before_hides_nothing_that_came(live: Browser, log:
 
         await until(words, partial(_ends_with, seq=size - 1))
         assert f"targetSize: {size}" in await words()
-    assert "target_size: 4" in (await live.get("/object/nodegroup/_/small?at=seq:3")).words
+    assert "targetSize: 4" in (await live.get("/object/nodegroup/_/small?at=seq:3")).words
 
 
 async def test_of_a_log_that_was_made_anew_nothing_of_the_one_before_is_shown(
