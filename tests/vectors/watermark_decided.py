@@ -228,8 +228,8 @@ def measured(decided: Decided, expected: Mapping[str, Any]) -> Found:
         "replicas": values["proposal"],
         "utilization_milli": int64(float(usage) if usage is not None else 0.0),
         "ready_replicas": values["ready"],
-        "is_above": values.get("position") == "above",
-        "is_below": values.get("position") == "below",
+        "is_above": values.get("position") in ("above", "both"),
+        "is_below": values.get("position") in ("below", "both"),
         "details": values.get("details", ""),
     }
     converging = find(decided.kept.conditions, c.CONVERGE)

@@ -149,6 +149,21 @@ def test_a_recommendation_without_bounds_is_not_below_them() -> None:  # D24
     ).rescale
 
 
+def test_bounds_that_contradict_one_another_are_told_as_both() -> None:
+    """The count is below one and above the other, so both delays run, and the reason says neither alone."""
+    members = {"metrics": [], "recommender": {"url": "http://r"}}
+    bounds = {"lower_bound_replicas": 9, "upper_bound_replicas": 2}
+    answer = RecommendationReceived(at=1000.0, name="", target_replicas=6, **bounds)
+    rules = compiled(spec(**members), namespace="shop", name="wpa")
+    found = look(recommendation=answer, members=members)
+    assert (found.calculations[0].above, found.calculations[0].below) == (True, True)
+    (step,) = [s for s in because(rules, DEFAULT, found, last_scale_at=0.0) if s.rule == "Recommended"]
+    assert step.values["position"] == "both"
+    assert sentences([step]) == [
+        "recommender{targetType:} recommends 6 replicas; its lower bound is above its upper one, and the present count is between them."
+    ]
+
+
 def test_a_recommendation_of_zero_is_not_reasoned_with() -> None:  # D2
     members = {"metrics": [], "recommender": {"url": "http://r"}}
     answer = RecommendationReceived(at=1000.0, name="", target_replicas=0, details="night profile")

@@ -117,7 +117,9 @@ def _metric(rules: Rules, index: int, calculation: Calculation, current: int) ->
         values["proposal"] = calculation.replicas
         return [Because(rule=calculation.held, values=values)]
     values["value_milli"] = calculation.usage if math.isfinite(calculation.usage) else str(calculation.usage)
-    position = "above" if calculation.above else "below" if calculation.below else "within"
+    above, below = calculation.above, calculation.below
+    # Both: the bounds of a recommender contradict one another.
+    position = "both" if above and below else "above" if above else "below" if below else "within"
     if rules.recommender is None:
         metric = rules.metrics[index]
         values |= {

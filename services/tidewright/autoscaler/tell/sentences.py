@@ -72,6 +72,7 @@ def _recommended(v: Values) -> str:
     where = {
         "above": "; the present count is below its lower bound",
         "below": "; the present count is above its upper bound",
+        "both": "; its lower bound is above its upper one, and the present count is between them",
         "within": "",
     }[str(v["position"])]
     return f"{v['metric']} recommends {plural(v['proposal'], 'replica')}{details}{where}."
