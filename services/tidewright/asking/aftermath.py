@@ -43,9 +43,13 @@ ASKED_OF = frozenset(
         "cloneset",
         "replicationcontroller",
         "node",
+        "pod",
+        "nodegroup",
     )
 )
-"""Kinds of objects of which it is told: who scales, who makes pods, and nodes, which are removed."""
+"""Kinds of objects of which it is told: who scales, who makes pods, their pods, groups that grow for these, and nodes, which are removed."""
+ORDERED_FOR = frozenset(("pod", "nodegroup"))
+"""Those of which it is told what they were ordered for alone; what is removed of them is told of the node."""
 SCALERS = frozenset(("watermarkpodautoscaler",))
 """Those that scale: what is decided about them themselves leads to no pod."""
 
@@ -65,6 +69,8 @@ def leads_on(entry: Found) -> bool:
 async def chain(source: Source, asked: Reference, candidates: Sequence[Found], up_to: int) -> list[Step]:
     """From the latest of these decisions that led to a plan for pods, up to a sequence (0: the end); empty where none did."""
     leading = sorted((one for one in candidates if leads_on(one)), key=lambda one: one.seq, reverse=True)
+    if asked.kind in ORDERED_FOR:
+        leading = [one for one in leading if isinstance(one.event, PlanScaleUp)]
     for one in leading:
         match one.event:
             case ScaleWorkload() as scaled:
@@ -72,15 +78,17 @@ async def chain(source: Source, asked: Reference, candidates: Sequence[Found], u
                 if plan is not None:
                     return [
                         *await _before(source, one),
-                        *await _of_plan(source, plan, _shares(plan, scaled.id, asked), up_to),
+                        *await _of_plan(source, plan, _shares(plan, scaled.id, asked), up_to, asked),
                     ]
             case RemoveNode():
                 return await departures.chain(source, one, up_to)
             case PlanScaleUp():
-                shares = _shares(one, "", asked)
+                shares = await _shares_of_pod(source, one, asked, up_to) or _shares(one, "", asked)
                 scale = await _scale_of(source, shares)
                 before = await _before(source, scale) if scale is not None else []
-                return [*before, *await _of_plan(source, one, shares, up_to)]
+                if asked.kind == "pod":
+                    return [*before, *await _to_the_pod(source, one, asked, up_to)]
+                return [*before, *await _of_plan(source, one, shares, up_to, asked)]
     return []
 
 
@@ -128,16 +136,83 @@ async def _plan_by(source: Source, scaled: Found, decision: str, up_to: int) -> 
     return found[0] if found else None
 
 
-async def _of_plan(source: Source, plan: Found, shares: Sequence[ExpectedPods], up_to: int) -> list[Step]:
-    event = plan.event
-    if not isinstance(event, PlanScaleUp):
+async def _shares_of_pod(source: Source, plan: Found, asked: Reference, up_to: int) -> list[ExpectedPods]:
+    """Of a plan for the pods of several workloads, that of a pod's own; empty of what is no pod."""
+    shares = plan.event.expected if isinstance(plan.event, PlanScaleUp) else ()
+    if asked.kind != "pod":
         return []
+    found = []
+    async for entry in behind(source, _pod(source, asked), plan.seq, up_to, lambda _: True, enough=1):
+        if isinstance(entry.event, PodObserved):
+            for share in shares:
+                kind, _, rest = share.workload.partition("/")
+                if _is_of(entry.event, kind, parts(ObjectKey(rest))[1], share.uid):
+                    found.append(share)
+    return found
+
+
+async def _to_the_pod(source: Source, plan: Found, asked: Reference, up_to: int) -> list[Step]:
+    """From a plan to one pod that came of it: the orders, the node that it is on, where that came later, and the pod itself."""
     steps = [Step("pods were expected by it", plan)]
-    orders = [
+    for order in await _orders(source, plan, asked):
+        steps.append(Step("nodes were ordered", order))
+        outcome = await lookups.outcome_of(source, order)
+        if outcome is not None and (not up_to or outcome.seq <= up_to):
+            steps.append(Step("the order was answered", outcome))
+    there = placed = ready = None
+    async for entry in behind(source, _pod(source, asked), plan.seq, up_to, lambda _: True):
+        if not isinstance(entry.event, PodObserved):
+            break  # it is gone; another one of its name is another one
+        there = there or entry
+        placed = placed or (entry if entry.event.node else None)
+        ready = entry if entry.event.ready else None
+        if ready is not None:
+            break
+    later = [Step("the pod was there", there)] if there is not None else []
+    if placed is not None and isinstance(placed.event, PodObserved):
+        came = await _came(source, placed.event.node, plan.seq, placed.seq)
+        later += [Step("its node was ready", came)] if came is not None else []
+        later.append(Step("the pod had its place", placed))
+    later += [Step("the pod was ready", ready)] if ready is not None else []
+    return steps + sorted(later, key=lambda step: step.found.seq)
+
+
+def _pod(source: Source, asked: Reference) -> str:
+    return source.subjects.fact(slot_of(asked.namespace, source.slots), "pod", asked.namespace, asked.name)
+
+
+async def _came(source: Source, node: str, after: int, up_to: int) -> Found | None:
+    """The first fact that has a node ready, where that came between two sequences."""
+    subject = source.subjects.fact(ALL, "node", "", node)
+
+    def ready(event: Event) -> bool:
+        return isinstance(event, NodeObserved) and bool(event.ready)
+
+    for record in await source.last([subject], after):
+        before = decoded(record)
+        if before is not None and isinstance(before.event, Event) and ready(before.event):
+            return None
+    found = [entry async for entry in behind(source, subject, after, up_to, ready, enough=1)]
+    return found[0] if found else None
+
+
+async def _orders(source: Source, plan: Found, asked: Reference) -> list[Found]:
+    """What was ordered by a plan; of a group that is asked about, of it alone."""
+    return [
         other
         for other in await lookups.beside(source, plan)
-        if isinstance(other.event, IncreaseNodeGroup) and other.event.plan == event.plan
+        if isinstance(other.event, IncreaseNodeGroup)
+        and isinstance(plan.event, PlanScaleUp)
+        and other.event.plan == plan.event.plan
+        and (asked.kind != "nodegroup" or other.event.target.name == asked.name)
     ]
+
+
+async def _of_plan(
+    source: Source, plan: Found, shares: Sequence[ExpectedPods], up_to: int, asked: Reference
+) -> list[Step]:
+    steps = [Step("pods were expected by it", plan)]
+    orders = await _orders(source, plan, asked)
     nodes: dict[str, Found] = {}
     for order, (outcome, came) in zip(
         orders, await asyncio.gather(*(_of_order(source, order, up_to) for order in orders)), strict=True
@@ -165,17 +240,19 @@ async def _nodes(source: Source, order: Found, up_to: int) -> dict[str, Found]:
         return {}
     many = increase.size - increase.from_size
     group = source.subjects.fact(ALL, "nodegroup", "", increase.target.name)
-    before: set[str] = set()
+    before: dict[str, None] = {}
     for record in await source.last([group], order.seq):
         entry = decoded(record)
-        before = _machines(entry.event) if entry is not None else set()
-    machines: set[str] = set()
+        before = _machines(entry.event) if entry is not None else {}
+    awaited = max(0, increase.from_size - len(before))  # for orders before this one, which come first
+    new: dict[str, None] = {}
     async for entry in behind(
         source, group, order.seq, up_to, lambda event: bool(_machines(event)), most=PLANS_LOOKED_AT
     ):
-        machines |= _machines(entry.event) - before
-        if len(machines) >= many:
+        new |= {machine: None for machine in _machines(entry.event) if machine not in before}
+        if len(new) >= awaited + many:
             break
+    machines = dict.fromkeys(list(new)[awaited : awaited + many])
     found: dict[str, Found] = {}
 
     def ready(event: Event) -> bool:
@@ -195,8 +272,9 @@ async def _nodes(source: Source, order: Found, up_to: int) -> dict[str, Found]:
     return found
 
 
-def _machines(event: object) -> set[str]:
-    return {machine.id for machine in event.machines} if isinstance(event, NodeGroupObserved) else set()
+def _machines(event: object) -> dict[str, None]:
+    """In the order in which the cloud names them."""
+    return dict.fromkeys(one.id for one in event.machines) if isinstance(event, NodeGroupObserved) else {}
 
 
 async def _pods(

@@ -191,3 +191,55 @@ def test_a_decision_that_led_to_no_plan_has_no_steps() -> None:
     assert not aftermath.leads_on(
         Found(leading[0].record, msgspec.structs.replace(down, replicas=9, shadow=True))
     )
+
+
+def test_of_a_pod_it_is_told_until_it_runs_on_the_node_that_came_for_it() -> None:
+    log, leading = told()
+    running = msgspec.structs.replace(pod("a", "n2"), ready=True)
+    log.fact("pod", "shop", "a", running)
+    asked = Reference("pod", "shop", "a")
+    assert steps(log, leading, asked) == [
+        *DECIDED,
+        *REST[:3],
+        ("its node was ready", "n2"),
+        ("the pod was there", "a"),
+        ("the pod had its place", "a"),
+        ("the pod was ready", "a"),
+    ]
+    came = next(
+        r.seq
+        for r in log.kept
+        if isinstance(e := registry.read(r.body), f.PodObserved) and (e.name, e.node) == ("a", "")
+    )
+    assert steps(log, leading, asked, up_to=came)[5:] == [("the pod was there", "a")]
+
+
+def test_of_a_pod_on_a_node_that_was_there_before_nothing_is_told_of_the_node() -> None:
+    log, leading = told()
+    asked = Reference("pod", "shop", "stays")
+    assert steps(log, leading, asked)[5:] == [
+        ("the pod was there", "stays"),
+        ("the pod had its place", "stays"),
+    ]
+
+
+def test_of_a_pod_of_another_workload_that_the_plan_was_for_the_sample_is_not_told() -> None:
+    log, leading = told()
+    assert steps(log, leading[1:], Reference("pod", "shop", "foreign"))[:1] == REST[:1]
+
+
+def test_of_a_group_it_is_told_for_whom_it_grew() -> None:
+    log, leading = told()
+    others = [("the pod had its place", "foreign")]
+    assert steps(log, leading[1:], Reference("nodegroup", "", "g")) == [*DECIDED, *REST, *others]
+    assert steps(log, leading[1:], Reference("nodegroup", "", "other")) == [*DECIDED, *REST[:1]]
+
+
+def test_of_nodes_that_came_for_an_earlier_order_nothing_is_told() -> None:
+    log, leading = told()
+    order = next(r for r in log.kept if isinstance(registry.read(r.body), p.IncreaseNodeGroup))
+    earlier = msgspec.structs.replace(
+        cast("p.IncreaseNodeGroup", registry.read(order.body)), from_size=2, size=3
+    )
+    log.kept[order.seq - 1] = msgspec.structs.replace(order, body=registry.encode(earlier))
+    assert steps(log, leading[:1])[5:] == [("the node was ready", "n2"), ("the pod had its place", "a")]

@@ -428,6 +428,54 @@ def test_a_node_that_pods_on_their_way_need_is_needed() -> None:
     assert [d.nodes for d in cluster.of(p.DeleteInstances)] == [("n",)]
 
 
+def rolled_out(cluster: Workloads, **more: Any) -> str:
+    """A Deployment of four pods that fill four nodes; the template that it has."""
+    cluster.add_group("g", maximum=20)
+    for number in range(4):
+        cluster.pod(f"before-{number}", cluster.shape({"cpu": 3000}))
+    cluster.settle()
+    for number in range(4):
+        cluster.tell(f.PodGone(at=cluster.now, namespace="ns", name=f"before-{number}"))
+    template = cluster.form()
+    cluster.deployment("web", 4, status_replicas=4, template=template, max_surge="50%", **more)
+    cluster.replicas_of("web", "web-1", 4, status_replicas=4, template=template, revision="1")
+    for node in sorted(cluster.state.nodes):
+        cluster.made(f"web-1-{node}", cluster.shape({"cpu": 3000}), replica_set("web-1"), node=node)
+    cluster.settle()
+    return template
+
+
+def test_the_surge_of_a_rollout_is_expected_before_its_replica_set_is_there() -> None:
+    cluster = Workloads()
+    rolled_out(cluster)
+    before = orders(cluster)
+    cluster.deployment("web", 4, template=cluster.form("2", priority=0), generation=2)
+    cluster.advance(1)
+    assert orders(cluster)[len(before) :] == [("g", 5)]  # one node for two pods of two cores
+
+
+def test_a_replica_set_of_which_an_earlier_watcher_told_no_template_is_not_taken_for_an_old_one() -> None:
+    cluster = Workloads()
+    rolled_out(cluster)
+    before = orders(cluster)
+    cluster.replicas_of("web", "web-1", 4, status_replicas=4, template="")
+    cluster.deployment("web", 4, template=cluster.form("2", priority=0), generation=2)
+    cluster.advance(1)
+    assert orders(cluster) == before
+
+
+def test_a_paused_deployment_that_grows_has_pods_like_those_that_it_has() -> None:
+    cluster = Workloads()
+    rolled_out(cluster)
+    before = orders(cluster)
+    cluster.deployment("web", 4, template=cluster.form("1", priority=0), generation=2, paused=True)
+    cluster.advance(1)
+    assert orders(cluster) == before
+    cluster.deployment("web", 6, generation=3)
+    cluster.advance(1)
+    assert orders(cluster)[len(before) :] == [("g", 6)]  # of three cores each, not of one
+
+
 SURGE: dict[str, Any] = {"max_surge": "25%"}
 
 

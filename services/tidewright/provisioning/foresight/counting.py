@@ -114,7 +114,7 @@ class Counting:
         revision = self.revision(key)
         active = current = leaving = former = 0
         for uid in self._controllers(key):
-            mine = revision in ("", uid)
+            mine = uid == revision if revision else not self._has_another(key, uid)
             for pod in self._pods.get(uid, ()):
                 if state.pods[pod].deleting_at is not None:
                     leaving += 1
@@ -125,15 +125,15 @@ class Counting:
         return WorkloadPods(active=active, current=current, leaving=leaving, former=former)
 
     def revision(self, key: str) -> str:
-        """The ReplicaSet that has what a Deployment wants now; empty where none is known, and for others than Deployments."""
+        """The ReplicaSet that has what a Deployment wants now, or that it had last where it is paused; empty where none is known, and for others."""
         deployment = self._workloads[key]
         sets = [
-            (_number(child.revision), self._keys[uid], uid)
+            (child.template == deployment.template, _number(child.revision), self._keys[uid], uid)
             for uid in self._children.get(deployment.uid, ())
             if (child := self._workloads.get(self._keys.get(uid, ""))) is not None
-            and child.template == deployment.template
+            and (child.template == deployment.template or deployment.paused)
         ]
-        return max(sets)[2] if sets else ""
+        return max(sets)[3] if sets else ""
 
     def newest(self, state: State, key: str, place: str = "") -> Pod | None:
         """The newest pod of the revision that is wanted which is there and stays; of those that a spread has put into one place."""
@@ -145,10 +145,15 @@ class Counting:
         """The pods of a workload that have the revision which is wanted, or may; all where there are none to tell apart."""
         revision = self.revision(key)
         uids: Iterable[str] = (revision,) if revision else self._controllers(key)
-        if not revision and key.startswith("Deployment/"):  # those that are known have another template
-            uids = [uid for uid in uids if uid not in self._keys]
+        if not revision:
+            uids = [uid for uid in uids if not self._has_another(key, uid)]
         for uid in uids:
             yield from self._pods.get(uid, ())
+
+    def _has_another(self, key: str, uid: str) -> bool:
+        """Whether what a Deployment controls is known to be of another template, where none is of the one which it wants: that is about to be made."""
+        child = self._workloads.get(self._keys.get(uid, ""))
+        return key.startswith("Deployment/") and child is not None and bool(child.template)
 
     def _controllers(self, key: str) -> Iterator[str]:
         """Uids of a workload and of all that it controls."""
