@@ -152,8 +152,9 @@ def test_a_recommendation_without_bounds_is_not_below_them() -> None:  # D24
 def test_bounds_that_contradict_one_another_are_told_as_both() -> None:
     """The count is below one and above the other, so both delays run, and the reason says neither alone."""
     members = {"metrics": [], "recommender": {"url": "http://r"}}
-    bounds = {"lower_bound_replicas": 9, "upper_bound_replicas": 2}
-    answer = RecommendationReceived(at=1000.0, name="", target_replicas=6, **bounds)
+    answer = RecommendationReceived(
+        at=1000.0, name="", target_replicas=6, lower_bound_replicas=9, upper_bound_replicas=2
+    )
     rules = compiled(spec(**members), namespace="shop", name="wpa")
     found = look(recommendation=answer, members=members)
     assert (found.calculations[0].above, found.calculations[0].below) == (True, True)
