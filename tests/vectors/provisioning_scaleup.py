@@ -6,6 +6,7 @@ the plan, which is carried out with the saga where the cloud of a case refuses s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -172,7 +173,7 @@ def scale_up_differences(
         decided = {"scale_up": orders, "target_sizes": sizes, "total_target_size": sum(sizes.values())}
         asked = {k: v for k, v in expected.items() if k in decided}
         same = not differences(asked, decided) and orders.keys() == expected.get("scale_up", orders).keys()
-        if same or not _one_plan(case, made, orders, len(waiting)):
+        if same or not _one_plan(case, made, orders, wanted_items):
             actual |= decided
     plain = {k: v for k, v in expected.items() if k in actual}
     found += differences(plain, actual)
@@ -193,26 +194,72 @@ def scale_up_differences(
     return found
 
 
-def _one_plan(case: Case, made: Plan, orders: Mapping[str, int], waiting: int) -> bool:
+def _one_plan(case: Case, made: Plan, orders: Mapping[str, int], asked: Sequence[Item]) -> bool:
     """Whether a case is of one plan alone, where a decider does something else with the same pods.
 
     It leaves out those that fit on nodes which are there, and goes on in the same turn with those whom the one choice does
-    not help.
+    not help: what it orders then is told by plan after plan.
     """
-    if not orders:
-        return all(
-            any(_fits(case, node, pod) for node in case["nodes"])
-            for pod in w.spread_out(case["pods"])
-            if not pod.get("node")
-        )
-    left = sum(made.placed) < waiting
-    return left and all(orders.get(t.group, 0) >= t.added for t in made.targets)
+    if orders:
+        return orders == _plan_after_plan(case, made, asked)
+    return bool(asked) and _fit_together(case)
 
 
-def _fits(case: Case, node: Entry, pod: Entry) -> bool:
-    """Whether a node has room for a pod, by processors and memory."""
-    there = [p for p in w.spread_out(case["pods"]) if p.get("node") == node["name"]]
-    return all(sum(p.get(kind, 0) for p in (*there, pod)) <= node.get(kind, 0) for kind in ("cpu", "memory"))
+def _plan_after_plan(case: Case, made: Plan, asked: Sequence[Item]) -> dict[str, int]:
+    """What is ordered by a plan and by all that follow it, each for the pods that those before it have not placed."""
+    ordered_nodes: Counter[str] = Counter()
+    while made.targets:
+        ordered_nodes.update({target.group: target.added for target in made.targets})
+        case = _grown(case, made)
+        asked = [
+            Item(item.shape, item.count - placed)
+            for item, placed in zip(asked, made.placed, strict=True)
+            if item.count > placed
+        ]
+        made = plan(asked, w.world_of(case), chooser=_chooser(case))
+    return dict(ordered_nodes)
+
+
+def _grown(case: Case, made: Plan) -> Case:
+    """A case once what was ordered has come."""
+    nodes, groups = w.spread_out(case["nodes"]), {g["id"]: dict(g) for g in case["node_groups"]}
+    for target in made.targets:
+        entry = groups.get(target.group, {})
+        like = next((n for n in nodes if n.get("group") == target.group), entry.get("template", {}))
+        nodes += [
+            {**like, "name": f"{target.group}-{n}-came", "group": target.group}
+            for n in range(target.from_size, target.size)
+        ]
+        if "target" in entry:
+            entry["target"] = target.size
+    return {**case, "nodes": nodes, "node_groups": list(groups.values())}
+
+
+def _chooser(case: Case) -> Callable[[Sequence[expander.Option]], expander.Option | None]:
+    """The group that a case names, where it helps, and else the first that does."""
+    taken = case.get("choose", {}).get("group")
+    return lambda found: next((o for o in found if o.group == taken), next(iter(found), None))
+
+
+def _fit_together(case: Case) -> bool:
+    """Whether nodes that are there have room for all pods, by processors and memory: each on the first that has."""
+    pods = w.spread_out(case["pods"])
+    free = {
+        node["name"]: {
+            kind: node.get(kind, 0) - sum(p.get(kind, 0) for p in pods if p.get("node") == node["name"])
+            for kind in ("cpu", "memory")
+        }
+        for node in w.spread_out(case["nodes"])
+    }
+    for pod in pods:
+        if pod.get("node"):
+            continue
+        room = next((r for r in free.values() if all(pod.get(k, 0) <= n for k, n in r.items())), None)
+        if room is None:
+            return False
+        for kind in room:
+            room[kind] -= pod.get(kind, 0)
+    return True
 
 
 def balance_case(case: Case) -> Found:

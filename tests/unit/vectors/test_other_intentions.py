@@ -1,4 +1,4 @@
-"""Passes of a propeller's manager and turns of requests: what differs by intention passes by what it is, and nothing else."""
+"""Passes of a propeller's manager, turns of requests and plans: what differs by intention passes by what it is, and nothing else."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.vectors import provisioning, shard_passes, shards
+from tests.vectors import provisioning, provisioning_scaleup, shard_passes, shards
 from tests.vectors.reference import propeller_pass as p
 from tests.vectors.reference import tags
 from tests.vectors.reference.switches import smallest
@@ -131,3 +131,52 @@ def test_the_smallest_set_is_found_where_all_of_them_explain_and_only_there() ->
     assert smallest("abc", lambda ways: "b" in ways) == ("b",)
     assert smallest("abc", lambda ways: ways >= {"a", "c"}) == ("a", "c")
     assert smallest("abc", lambda ways: ways == {"b"}) == ()
+
+
+def scale_up(pods: list[dict[str, Any]], expected: dict[str, Any], **options: Any) -> Case:
+    """Two groups of a node each: of much processor, and of much memory; the first one is taken."""
+    nodes = [
+        {"name": "n1", "cpu": 2000, "memory": 100, "group": "ng1"},
+        {"name": "n2", "cpu": 100, "memory": 2000, "group": "ng2"},
+    ]
+    return {
+        "name": "any", "kind": "scale-up", "nodes": nodes, "node_groups": [], "pods": pods,
+        "options": options, "choose": {"group": "ng1", "count": 1}, "expected": expected,
+    }  # fmt: skip
+
+
+def wants(name: str, node: str = "", **amounts: int) -> dict[str, Any]:
+    return {"name": name, "cpu": 0, "memory": 0, **amounts, **({"node": node} if node else {})}
+
+
+FULL = [wants("a", "n1", cpu=2000), wants("b", "n2", memory=2000)]
+GOES_ON = scale_up([*FULL, wants("c", cpu=900), wants("d", memory=900)], {"scale_up": {"ng1": 1}})
+"""The original waits with the second pod for its next loop, and ours orders for it as well."""
+TOGETHER = scale_up([wants("c", cpu=900), wants("d", cpu=900)], {"scale_up": {"ng1": 1}})
+"""Both have room on the node that is there, where the original's case does not look."""
+ONE_BY_ONE = scale_up([wants("c", cpu=1900), wants("d", cpu=1900)], {"scale_up": {"ng1": 2}})
+"""Each of them has room there, and not both; as the case does not look at that, it expects two."""
+
+
+@pytest.mark.parametrize("case", [GOES_ON, TOGETHER])
+def test_a_case_of_one_plan_passes_though_a_decider_does_more_or_less(case: Case) -> None:
+    assert provisioning.run(case).verdict is Verdict.PASSED
+    wrong = {**case, "expected": {"scale_up": {"ng1": 7}}}
+    assert provisioning.run(wrong).verdict is Verdict.FAILED
+
+
+@pytest.mark.parametrize(
+    ("case", "orders"),
+    [
+        (GOES_ON, {"ng1": 2, "ng2": 1}),
+        (GOES_ON, {"ng1": 1, "ng2": 2}),
+        (GOES_ON, {}),
+        (TOGETHER, {"ng2": 1}),
+        (ONE_BY_ONE, {}),
+    ],
+)
+def test_a_decider_that_orders_anything_else_is_not_excused(
+    monkeypatch: pytest.MonkeyPatch, case: Case, orders: dict[str, int]
+) -> None:
+    monkeypatch.setattr(provisioning_scaleup, "ordered", lambda _: orders)
+    assert provisioning.run(case).verdict is Verdict.FAILED
