@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tidewright.asking import listing
-from tidewright.asking.errors import BadInput
+from tidewright.asking.errors import BadInput, Unavailable
 from tidewright.asking.events import CLASSES, Class, found, wanted
 from tidewright.asking.explain import explained, explained_decision
 from tidewright.asking.lines import answer as line_answer
@@ -24,6 +24,7 @@ from tidewright.asking.state import state_of
 from tidewright.console.asked import Moments
 from tidewright.console.backwards import Backwards
 from tidewright.console.lists import Lists
+from tidewright.console.verifying import Verifying
 from tidewright.events import registry
 from tidewright.host.fold.explainer import Reference
 
@@ -42,12 +43,14 @@ class Answers:
     moments: Moments
     lists: Lists
     backwards: Backwards
+    verifying: Verifying
 
     def handlers(self) -> dict[str, Handler]:
-        """By the question's name. `verify` is answered by whoever verifies in the background."""
+        """By the question's name."""
         every: dict[str, Handler] = {
             "get": self.kinds, "list": self.listed, "explain": self.explain, "state": self.state, "series": self.series,
             "events": self.events, "compare": self.compare, "plan.scale-down": self.scale_down,
+            "verify": self.verify,
         }  # fmt: skip
         known = {question.name: {p.name for p in question.parameters} for question in QUESTIONS}
         return {name: _strict(handler, known[name]) for name, handler in every.items()}
@@ -117,6 +120,15 @@ class Answers:
             self.source, moment, namespace=query.get("namespace", ""), name=query.get("name", ""), since=since
         )
         return comparing.answer(self.source, moment, since, compared)
+
+    async def verify(self, query: Query) -> Any:
+        """What the verification in the background found: the last run, or the one that found a difference."""
+        del query
+        ran = self.verifying.failure or self.verifying.latest
+        if ran is None:
+            not_yet = "nothing is verified yet" if self.verifying.command else "this console does not verify"
+            raise Unavailable(f"{not_yet}: ask `tidewright verify`")
+        return ran.answer
 
     async def scale_down(self, query: Query) -> Any:
         from tidewright.asking import planning  # it imports what decides

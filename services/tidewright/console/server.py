@@ -20,7 +20,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from tidewright.asking.errors import BadInput, CommandError, Unavailable, translated
-from tidewright.asking.questions import ROOT
+from tidewright.asking.questions import QUESTIONS, ROOT
 from tidewright.asking.source import Source
 from tidewright.console import api, charts, events, listing, objects, overview, trust, words
 from tidewright.console.access import Access
@@ -131,7 +131,7 @@ class Console:
         app.router.add_get("/live", self._live)
         for path, page in self.pages().items():
             app.router.add_get(path, self._page(page))
-        answers = api.Answers(self.source, self.moments, self.lists, self.backwards)
+        answers = api.Answers(self.source, self.moments, self.lists, self.backwards, self.verifying)
         for name, handler in answers.handlers().items():
             app.router.add_get(f"{ROOT}/{name}", self._answer(handler))
 
@@ -212,7 +212,13 @@ class Console:
             return await handler(request)
         except web.HTTPException as error:
             if error.status >= 400:
-                return self._meant(request).problem(request, error.status, "there is no such page")
+                meant = self._meant(request)
+                if request.rel_url.raw_path.startswith(meant.under + ROOT):
+                    valid = ", ".join(question.name for question in QUESTIONS)
+                    return web.json_response(
+                        {"error": f"there is no such question; valid are {valid}"}, status=error.status
+                    )
+                return meant.problem(request, error.status, "there is no such page")
             return web.Response(status=error.status, headers={"Location": error.headers.get("Location", "/")})
 
     def _meant(self, request: web.Request) -> Console:

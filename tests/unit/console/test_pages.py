@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from tests.unit.console.conftest import LOG, Browser
+from tests.unit.console.test_looking import VERIFIED
 from tidewright.asking import rendering
 from tidewright.asking.answers import ANSWERS
 from tidewright.asking.explain import explained
@@ -24,6 +25,7 @@ from tidewright.asking.services import EVERY
 from tidewright.cli import main
 from tidewright.console.events import WRITERS
 from tidewright.console.lists import ALL_KINDS, Lists
+from tidewright.console.verifying import Ran
 from tidewright.host.fold.explainer import Reference
 from tidewright.log import keyrecord
 from tidewright.log.envelope import WRITER
@@ -314,6 +316,15 @@ async def test_questions_are_answered_as_the_command_line_does(
     tail = await browser.get("/api/v1/events?class=decision&tail=3")
     assert [row["class"] for row in json.loads(tail.text)] == ["decision"] * 3
     assert {question.name for question in QUESTIONS} - set(asked) == {"events", "verify"}
+    answer = await browser.get("/api/v1/verify")
+    assert (answer.status, json.loads(answer.text)["error"]) == (
+        503, "this console does not verify: ask `tidewright verify`",
+    )  # fmt: skip
+    browser.console.verifying.latest = Ran(3, 0.0, 1.0, VERIFIED, 0.0)
+    answer = await browser.get("/api/v1/verify")
+    assert (answer.status, msgspec.json.decode(answer.text, type=ANSWERS["verify"])) == (200, VERIFIED)
+    answer = await browser.get("/api/v1/rumours")
+    assert (answer.status, "valid are get, list" in json.loads(answer.text)["error"]) == (404, True)
 
 
 async def test_a_question_with_an_unknown_parameter_is_refused(browser: Browser) -> None:
