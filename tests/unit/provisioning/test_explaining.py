@@ -165,7 +165,7 @@ def test_pods_groups_and_nodes_say_how_they_stand() -> None:
         "With cpu at 4 cores or less instead of 64 cores, a pod would fit on a new node of group a."
     )
     group = standing(cluster, "nodegroup", "a")
-    assert "It has 1 nodes of 0 to 1." in group
+    assert "It has 1 node of 0 to 1." in group
     assert "Group a cannot grow: max node group size reached." in group
     assert "never removed" in standing(cluster, "node", "n1")
 

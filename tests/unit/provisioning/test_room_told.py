@@ -204,7 +204,7 @@ def test_a_request_lists_only_groups_that_hold_a_pod_of_it() -> None:
     cluster.settle()
     assert [text for text in standing(cluster, "provisioningrequest", "r") if "roup" in text] == [
         "With 3 more nodes in group wide, which may have 1 more, all would fit.",
-        "Group wide can grow from 0 to 1 nodes.",
+        "Group wide can grow from 0 to 1 node.",
     ]
 
 

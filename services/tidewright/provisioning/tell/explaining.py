@@ -245,7 +245,7 @@ class ProvisioningExplainer:
     def standing(self, state: State, asked: Reference, now: float) -> Sequence[str]:
         """What holds the object back, until when, and why each group does not help."""
         state.now = max(state.now, now)
-        sentences, held = self._standing(state, asked), _held(state, asked)
+        sentences, held = [in_number(text) for text in self._standing(state, asked)], _held(state, asked)
         if not sentences or held is None or held.acts:
             return sentences
         return [f"Nothing of it is done ({held.mode}): {held.why}.", *sentences]
@@ -544,7 +544,9 @@ def _pod(state: State, key: PodKey) -> list[str]:
         for name in covered:
             opened, group = state.open[name], state.groups.get(name)
             if group is not None and group.boot_s:
-                sentences.append(f"They are expected at {readable(opened.requested_at + group.boot_s)} UTC.")
+                sentences.append(
+                    f"They are expected at {readable(opened.requested_at + group.boot_s)} UTC."
+                )
         return sentences
     if not state.groups:
         return [
@@ -619,7 +621,11 @@ def _node(state: State, name: str) -> list[str]:
     sentences += leaving.of_node(state, name)
     busy = index_of(state).busy.get(name, 0)
     sentences.append(
-        f"{busy} pods run on it that are not of DaemonSets." if busy else "No pod keeps it busy."
+        "No pod keeps it busy."
+        if not busy
+        else "1 pod on it is not of a DaemonSet."
+        if busy == 1
+        else f"{busy} pods on it are not of DaemonSets."
     )
     if RESERVED in node.annotations:
         sentences.append(f"Room on it is kept for {node.annotations[RESERVED]}.")
@@ -646,9 +652,14 @@ def _group(state: State, name: NodeGroupId) -> list[str]:
         sentences.append(f"It cannot be read ({why}): nothing is ordered.")
     opened = state.open.get(name)
     if opened is not None:
+        one, at = opened.increase == 1, f"{readable(opened.requested_at)} UTC"
         sentences.append(
-            f"{opened.increase} nodes were ordered at {readable(opened.requested_at)} UTC and are not all ready."
+            f"1 node was ordered at {at} and is not ready."
+            if one
+            else f"{opened.increase} nodes were ordered at {at} and are not all ready."
         )
         if group.boot_s:
-            sentences.append(f"They are expected at {readable(opened.requested_at + group.boot_s)} UTC.")
+            sentences.append(
+                f"{'It is' if one else 'They are'} expected at {readable(opened.requested_at + group.boot_s)} UTC."
+            )
     return sentences + [text for text in _groups(state, [name]) if text != clouds.NO_CLOUD]

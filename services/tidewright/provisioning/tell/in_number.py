@@ -9,7 +9,7 @@ import re
 
 _ALL = re.compile(r"\ball 1 (pods|nodes|chunks)( of group \S+)? (fit|have|are)\b")
 _ONE = re.compile(
-    r"(?<![\d.,:/-])1 (other |more )?(pods|nodes|chunks|groups|shapes|instances|pod templates)\b(?: (fit|have|are|move|go|were)\b)?"
+    r"(?<![\d.,:/-])1 (other |more )?(pods|nodes|chunks|groups|shapes|instances|cores|pod templates)\b(?: (fit|have|are|move|go|were)\b)?"
 )
 _OF = re.compile(r"(?<![\d.,:/-])(\d+) [a-z]+ of $")
 _VERBS = {"fit": "fits", "have": "has", "are": "is", "move": "moves", "go": "goes", "were": "was"}
