@@ -544,9 +544,7 @@ def _pod(state: State, key: PodKey) -> list[str]:
         for name in covered:
             opened, group = state.open[name], state.groups.get(name)
             if group is not None and group.boot_s:
-                sentences.append(
-                    f"They are expected at {readable(opened.requested_at + group.boot_s)} UTC."
-                )
+                sentences.append(f"They are expected at {readable(opened.requested_at + group.boot_s)} UTC.")
         return sentences
     if not state.groups:
         return [
