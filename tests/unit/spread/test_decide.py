@@ -358,6 +358,21 @@ def test_a_pod_whose_annotation_was_taken_off_is_adopted_anew_where_it_runs() ->
     assert spread.ledger.counts == {HASH: {"b": 1}}
 
 
+def test_a_pod_that_names_another_spread_gives_its_place_back_before_it_is_adopted_anew() -> None:
+    """In a subset that is called the same: it had two places from then on."""
+    pod = placed("a", 0, node="n1")
+    fold = Fold(
+        NodeObserved(at=0, name="n1", labels={"zone": "a"}), spread_fact(spec(3, None)), *deployment(1), pod
+    )
+    elsewhere = {name: text.replace(f'"{SPREAD}"', '"other"') for name, text in pod.annotations.items()}
+    assert elsewhere != pod.annotations
+    fold.see(msgspec.structs.replace(pod, annotations=elsewhere))
+    spread = fold.state.spreads[KEY]
+    assert spread.ledger.counts == {HASH: {"a": 1}}
+    fold.see(PodGone(at=fold.now, namespace=NAMESPACE, name=pod.name, uid=pod.uid))
+    assert spread.ledger.counts == {}
+
+
 def test_pods_adopted_in_one_look_share_the_room_that_is_left() -> None:
     """Those of a spread that is made anew: one has its place still, and is listed last."""
     given = spec(2, 9)

@@ -63,6 +63,8 @@ class Conclusion(Gathering):
             hold(self, row, key if row.name == pod else "")
         # Once all that have a place hold it: what they leave is the room of the others.
         for row in self.s.pods.values():
+            if row.held:
+                continue
             if adoptable(self, spread, row) and (best := adopt(self, spread, row, counted)) is not None:
                 adopted[row.name] = best
         all_costs(self, spread, adopted)

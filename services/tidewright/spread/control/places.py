@@ -62,7 +62,7 @@ def place_of(g: Gathering, before: Row | None, after: Row | None, key: str) -> N
         same
         and before is not None
         and before.held
-        and not (before.subset == after.subset and g.versions.same(before, after))
+        and not (g.belongs(after) and before.subset == after.subset and g.versions.same(before, after))
     ):
         _of(g, "Released", before, "Moved")
         if after.active and g.belongs(after):
