@@ -89,6 +89,13 @@ def test_a_node_out_of_disk_or_without_network_is_not_ready(kind: str) -> None:
     assert readiness(ready=True, age_s=900.0, taints=[], startup_s=600.0) is Readiness.READY
 
 
+def test_that_a_node_cannot_be_reached_is_said_by_its_condition() -> None:
+    """The taint of a node that is ready is about to go; of one that is not, it says nothing new."""
+    taints = [Taint("node.kubernetes.io/unreachable", "", "NoExecute")]
+    assert readiness(ready=True, age_s=900.0, taints=taints, startup_s=600.0) is Readiness.READY
+    assert readiness(ready=False, age_s=900.0, taints=taints, startup_s=600.0) is Readiness.UNREADY
+
+
 @pytest.mark.parametrize(
     ("kind", "drain"),
     [
@@ -138,6 +145,26 @@ def test_no_pod_is_thought_to_move_onto_a_cordoned_node_that_it_would_tolerate()
     assert first_pass(case([node("a"), node("b")], pods))["unneeded"] == ["a"]
     cordoned = node("b", spec={"unschedulable": True})
     assert first_pass(case([node("a"), cordoned], pods))["unneeded"] == []
+
+
+@pytest.mark.parametrize("tainted", [True, False])
+def test_a_cordon_is_no_taint_where_domains_are_counted(tainted: bool) -> None:
+    """An empty node that takes nobody is the smallest domain; one with the taint of its cordon is none."""
+    spread = {
+        "topologyKey": HOST, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "nodeTaintsPolicy": "Honor",
+        "labelSelector": {"matchLabels": {"app": "a"}},
+    }  # fmt: skip
+    leaving = node("a", spec={"taints": [{"key": "x", "effect": "NoSchedule"}]})
+    taints = [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}] if tainted else []
+    cordoned = node("b", spec={"unschedulable": True, "taints": taints})
+    staying = node("c")
+    for one in (cordoned, staying):
+        one["metadata"]["annotations"] = {f"{CA}scale-down-disabled": "true"}
+    scene = case(
+        [leaving, cordoned, staying],
+        [pod("p", "a", spec={"topologySpreadConstraints": [spread]}), pod("q", "c")],
+    )
+    assert first_pass(scene)["moved"] == ({"a": ["default/p"]} if tainted else {})
 
 
 @pytest.mark.parametrize(("ways", "tried"), [(ALL, True), ((), False)])

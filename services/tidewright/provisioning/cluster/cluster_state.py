@@ -17,12 +17,12 @@ from tidewright.provisioning.cluster.groups import STARTUP_TAINT_PREFIXES
 NOT_READY_TAINTS = frozenset(
     {
         "node.kubernetes.io/not-ready",
-        "node.kubernetes.io/unreachable",
         "node.kubernetes.io/disk-pressure",
         "node.kubernetes.io/network-unavailable",
         "node.cloudprovider.kubernetes.io/uninitialized",
     }
 )
+"""A node that cannot be reached is not ready by its condition: the taint alone is one that is about to go."""
 OUT_OF_RESOURCES, OTHER = 1, 99
 
 

@@ -213,8 +213,8 @@ class Nodes:
             mask &= self._terms(shape.terms)
         return mask
 
-    def tolerated(self, shape: PodShape) -> Mask:
-        """Rows whose taints the shape tolerates."""
+    def tolerated(self, shape: PodShape, *, cordons: bool = True) -> Mask:
+        """Rows whose taints the shape tolerates; a cordon is one where it keeps pods away, and none where domains are counted."""
         if self._kinds is None:
             known: dict[tuple[tuple[Taint, ...], bool], int] = {}
             ids = np.zeros(len(self.views), dtype=np.int64)
@@ -225,7 +225,8 @@ class Nodes:
             self._kinds = (ids, list(known))
         ids, kinds = self._kinds
         allowed = [
-            untolerated(shape, taints) is None and (not cordoned or untolerated(shape, UNTAINTED) is None)
+            untolerated(shape, taints) is None
+            and not (cordons and cordoned and untolerated(shape, UNTAINTED) is not None)
             for taints, cordoned in kinds
         ]
         return np.array(allowed or [True], dtype=np.bool_)[ids]

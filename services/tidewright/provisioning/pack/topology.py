@@ -101,7 +101,7 @@ class _SpreadCount:
         if constraint.honor_affinity:
             counting &= grid.affine(shape)
         if constraint.honor_taints:
-            counting &= grid.tolerated(shape)
+            counting &= grid.tolerated(shape, cordons=False)
         for other_constraint in shape.spread:  # a node without all the keys is in no domain
             counting &= grid.column(other_constraint.key)[0] >= 0
         if discounted is not None:
