@@ -142,12 +142,14 @@ class TemplateObserved(Fact, frozen=True, kw_only=True, tag="fact.template-obser
         digest: content address of all fields below.
         spec: the pod spec, as it is stored but for what is left out.
         claims: names of the workload's volume claim templates.
+        error: why it cannot be read; nothing else is told of it then.
     """
 
     digest: str
     namespace: str = ""
     spec: JsonObject = {}
     claims: tuple[str, ...] = ()
+    error: str = ""
 
 
 class NodeObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.node-observed.v1"):

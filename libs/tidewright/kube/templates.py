@@ -15,6 +15,7 @@ import msgspec
 
 from tidewright.events.base import JsonObject
 from tidewright.events.facts import TemplateObserved
+from tidewright.kube.shapes import SpecFields
 
 LEFT_OUT = "-"
 CACHE_SIZE = 20_000
@@ -58,6 +59,17 @@ class Templates:
                 tuple(claim.metadata.name for claim in _claims.decode(claims) or ()),
             )
         return known
+
+
+def unreadable(namespace: str, spec: bytes, error: Exception) -> TemplateObserved:
+    """A template that is none, as somebody else's kind may have one: what is wrong with it, where that can be said by field."""
+    try:
+        msgspec.json.decode(spec, type=SpecFields)
+    except (msgspec.MsgspecError, RecursionError) as better:
+        error = better
+    why = f"{type(error).__name__}: {error}"
+    digest = blake2b(_same.encode((namespace, why)), digest_size=_DIGEST_BYTES).hexdigest()
+    return TemplateObserved(at=0.0, digest=digest, namespace=namespace, error=why)
 
 
 def _template(namespace: str, spec: JsonObject, claims: tuple[str, ...]) -> TemplateObserved:

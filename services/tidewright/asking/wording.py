@@ -33,6 +33,8 @@ def _fact(event: Event) -> str:
             return f"a form{whose} that asks for {_amounts(event.requests)}{rules}"
         case facts.ShapeGone():
             return f"a form that no pod{f' in {event.namespace}' if event.namespace else ''} has any longer"
+        case facts.TemplateObserved() if event.error:
+            return f"a pod template that cannot be read: {event.error}"
         case facts.TemplateObserved():
             claims = f", with claims {_named(event.claims)}" if event.claims else ""
             return f"a pod template of {_containers(event.spec)}{claims}"

@@ -150,7 +150,8 @@ def readable(api_version: str, kind: str) -> Project:
 
     Its owner can be read in any case; its replicas are -1 where no number stands in the usual place.
     """
-    whole, bare = workloads.workload(api_version, kind), workloads.bare_workload(api_version, kind)
+    whole = workloads.workload(api_version, kind, checked_template=False)
+    bare = workloads.bare_workload(api_version, kind)
 
     def project(raw: Bytes) -> Projection:
         try:

@@ -309,6 +309,18 @@ def test_a_template_that_cannot_be_read_is_told_of_once_and_nobody_else_waits_fo
     assert orders(cluster) == [("g", 2), ("g", 3)]
 
 
+def test_what_the_watcher_could_not_read_of_a_template_is_told_on_its_workload() -> None:
+    cluster = Workloads(boots=False)
+    cluster.add_group("g", maximum=20)
+    cluster.tell(f.TemplateObserved(at=cluster.now, digest="bad", namespace="ns", error="at `$.containers`"))
+    cluster.workload("Stage", "odd", 3, template="bad")
+    cluster.settle()
+    (told,) = cluster.object_events("PodTemplateUnreadable")
+    assert (told.target.kind, told.target.name) == ("Stage", "odd")
+    assert "cannot be read: at `$.containers`" in told.message
+    assert orders(cluster) == []
+
+
 @pytest.mark.parametrize(
     ("lie", "ordered"),
     [

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import msgspec
 
-from tidewright.events.facts import WorkloadObserved
+from tidewright.events.facts import TemplateObserved, WorkloadObserved
 from tidewright.kube.projection.reading import (
     REVISION,
     UNREADABLE,
@@ -21,7 +21,7 @@ from tidewright.kube.projection.reading import (
 )
 from tidewright.kube.selectors import LabelSelector
 from tidewright.kube.shapes import NULL
-from tidewright.kube.templates import Templates
+from tidewright.kube.templates import Templates, unreadable
 from tidewright.kube.times import seconds_if_set
 
 
@@ -129,8 +129,14 @@ _JOB_CONTROLLER = (None, "", "kubernetes.io/job-controller")
 """What `managedBy` says of Jobs whose pods are made in this cluster."""
 
 
-def workload(api_version: str, kind: str) -> Project:
-    """A projection for a kind with replicas (Jobs: parallelism), selector and template."""
+def workload(api_version: str, kind: str, *, checked_template: bool = True) -> Project:
+    """A projection for a kind with replicas (Jobs: parallelism), selector and template.
+
+    Args:
+        api_version: of the kind.
+        kind: its name.
+        checked_template: the API server takes no template that is none, so that one is malformed; else it is told as one that cannot be read.
+    """
 
     def project(raw: Bytes) -> Projection:
         try:
@@ -139,11 +145,7 @@ def workload(api_version: str, kind: str) -> Project:
             checked(meta)
             annotations = meta.annotations or {}
             meta_of_pods = spec.template.metadata if spec.template else None
-            template = (
-                _templates.of(meta.namespace, bytes(spec.template.spec), bytes(spec.volumeClaimTemplates))
-                if spec.template and bytes(spec.template.spec) != bytes(NULL)
-                else None
-            )
+            template = _template(meta.namespace, spec, checked_template)
             replicas = spec.parallelism if spec.replicas is None else spec.replicas
             about_pods = (meta_of_pods.annotations if meta_of_pods else None) or {}
             fact = WorkloadObserved(
@@ -188,6 +190,19 @@ def workload(api_version: str, kind: str) -> Project:
             raise malformed(kind, raw, error) from error
 
     return project
+
+
+def _template(namespace: str, spec: _WorkloadSpec, checked_template: bool) -> TemplateObserved | None:
+    """What its pods are made of; of somebody else's kind one that cannot be read does not keep the rest from being told."""
+    if not spec.template or bytes(spec.template.spec) == bytes(NULL):
+        return None
+    of_pods = bytes(spec.template.spec)
+    try:
+        return _templates.of(namespace, of_pods, bytes(spec.volumeClaimTemplates))
+    except UNREADABLE as error:
+        if checked_template:
+            raise
+        return unreadable(namespace, of_pods, error)
 
 
 def _max_surge(raw: bytes) -> str:

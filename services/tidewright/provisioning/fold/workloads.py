@@ -18,6 +18,7 @@ from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.foresight.kept import (
     FORGETS,
     MOST_FORMS,
+    Form,
     Scaling,
     Workload,
     form_of,
@@ -188,4 +189,4 @@ def template(state: State, event: f.TemplateObserved, _touched: Touched) -> None
     if len(state.forms) >= MOST_FORMS:
         had = {workload.template for workload in state.workloads.values()}
         state.forms = {digest: form for digest, form in state.forms.items() if digest in had}
-    state.forms[event.digest] = form_of(event.spec)
+    state.forms[event.digest] = Form(error=event.error) if event.error else form_of(event.spec)
