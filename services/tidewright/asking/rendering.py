@@ -112,7 +112,8 @@ def _outcome(entry: Found, times: Times) -> str:
 
 def _event(entry: Found, times: Times) -> str:
     object_, stamped = object_of(entry.record.subject), _stamped(entry, times)
-    return f"{readable(times[entry.seq])}  {entry.seq}  {title(entry.event)} {object_}  {line(entry.event)}{stamped}"
+    what = f"{title(entry.event)} {object_}".rstrip()
+    return f"{readable(times[entry.seq])}  {entry.seq}  {what}  {line(entry.event)}{stamped}"
 
 
 def _beside(other: Found, why: Why) -> str:
