@@ -8,6 +8,7 @@ folded, too.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from heapq import heappop, heappush
@@ -19,8 +20,9 @@ from tidewright.events.base import Event
 from tidewright.log.reader import Record
 
 BEHIND = 2_000
-"""So many places at most an event is looked for behind the place that its time would give it. Of a decider that had been away for
-longer, decisions about what came meanwhile are listed where they stand.
+"""So many places at most an event is looked for behind the place that its time would give it, and so long at most waits one before
+which others belong. Of a decider that had been away for longer, decisions about what came meanwhile are listed where they stand, and so
+is what a clock that is wrong has stamped far ahead.
 """
 HELD_S = 0.5
 """So long waits what comes on a log that is followed for what comes after it and belongs before it, wall seconds."""
@@ -32,7 +34,10 @@ class Ordering:
     """Events that wait until none is to be expected that belongs before them."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[float, int, float, Shown]] = []
+        self._waiting: list[tuple[float, int, Shown]] = []
+        self._came: deque[tuple[int, float]] = deque()
+        """Sequences in the order of the log, and when each came; of those that do not wait any more where one before them does."""
+        self._given: set[int] = set()
         self._at, self._last = 0.0, 0
 
     def put(self, one: Shown, now: float = 0.0) -> None:
@@ -40,26 +45,38 @@ class Ordering:
         record, event = one
         self._at = self._at if isinstance(event, registry.NotAnEvent) else told(event)
         self._last = record.seq
-        heappush(self._waiting, (self._at, record.seq, now, one))
+        self._came.append((record.seq, now))
+        heappush(self._waiting, (self._at, record.seq, one))
 
     def due(self, before: float = 0.0) -> Iterator[Shown]:
-        """Those that wait no longer: so many places are behind them, or they came before that time."""
-        while self._waiting:
-            _, seq, came, one = self._waiting[0]
+        """Those that wait no longer: so many places are behind them, or they came before that time. What belongs before one goes with it."""
+        while self._came:
+            seq, came = self._came[0]
             if self._last - seq < BEHIND and came >= before:
                 return
-            heappop(self._waiting)
-            yield one
+            while seq not in self._given:
+                yield self._next()
+            self._forget()
 
     def rest(self) -> Iterator[Shown]:
         """All of them."""
         while self._waiting:
-            yield heappop(self._waiting)[-1]
+            yield self._next()
+        self._forget()
+
+    def _next(self) -> Shown:
+        _, seq, one = heappop(self._waiting)
+        self._given.add(seq)
+        return one
+
+    def _forget(self) -> None:
+        while self._came and self._came[0][0] in self._given:
+            self._given.remove(self._came.popleft()[0])
 
     @property
     def first_came(self) -> float | None:
-        """When that came which is next; None where nothing waits."""
-        return self._waiting[0][2] if self._waiting else None
+        """When that came which has waited longest; None where nothing waits."""
+        return self._came[0][1] if self._came else None
 
 
 async def in_order(shown: AsyncGenerator[Shown, None], *, follow: bool) -> AsyncGenerator[Shown, None]:

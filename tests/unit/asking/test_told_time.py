@@ -21,7 +21,7 @@ from tidewright.asking.answers import ObjectExplanation, builtins, stamp
 from tidewright.asking.explain import Explanation, Why, explained
 from tidewright.asking.exported import ExportedLog
 from tidewright.asking.lookups import Found, decoded
-from tidewright.asking.ordered import BEHIND, Shown, in_order
+from tidewright.asking.ordered import BEHIND, Ordering, Shown, in_order
 from tidewright.asking.point_in_time import Moment, moment_of
 from tidewright.asking.rendering import answer, as_text
 from tidewright.asking.told_time import told, told_of
@@ -302,6 +302,32 @@ def test_what_stands_a_little_behind_its_place_is_listed_in_its_place(
     assert [(told(event), record.seq) for record, event in found if isinstance(event, Event)] == sorted(
         (event.at, record.seq) for record, event in entries if isinstance(event, Event)
     )
+
+
+@pytest.mark.parametrize(
+    "stamps",
+    [[1e9, *map(float, range(3 * BEHIND))], [float(-n) for n in range(3 * BEHIND)]],
+    ids=["a clock that is ahead", "each before all before it"],
+)
+def test_nothing_waits_for_more_than_so_many_that_belong_before_it(stamps: list[float]) -> None:
+    waits = Ordering()
+    given: list[int] = []
+    for one in _logged(stamps):
+        waits.put(one)
+        given += [record.seq for record, _ in waits.due()]
+        assert one[0].seq - len(given) <= BEHIND
+    assert given.index(1) <= BEHIND
+    assert sorted([*given, *(record.seq for record, _ in waits.rest())]) == list(range(1, len(stamps) + 1))
+
+
+def test_on_a_log_that_is_followed_what_is_stamped_ahead_is_shown_while_others_come() -> None:
+    waits = Ordering()
+    ahead, *others = _logged([1e9, 1.0, 2.0])
+    waits.put(ahead, 0.0)
+    for now, one in enumerate(others, 1):
+        waits.put(one, float(now))
+    assert [record.seq for record, _ in waits.due(0.5)] == [2, 3, 1]
+    assert waits.first_came is None
 
 
 def test_what_comes_on_a_log_that_is_followed_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
