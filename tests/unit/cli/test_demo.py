@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import sys
 from pathlib import Path
@@ -12,11 +13,15 @@ from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
 from tests.answers import fits
+from tidewright.asking.errors import INTERRUPTED
+from tidewright.cli import main
 from tidewright.cli.chart import bars, chart, sampled
+from tidewright.cli.demo import stage
 from tidewright.cli.demo.objects import Windows, marks_for
 from tidewright.cli.demo.story import Story
 from tidewright.cli.demo.summary import DemoRun, as_text, summary
 from tidewright.cli.demo.view import Lines, Screen
+from tidewright.cli.stack import StackOptions
 from tidewright.cli.typed import typed
 from tidewright.events.autoscaler import HoldReplicas
 from tidewright.events.base import Because, ObjectRef
@@ -202,3 +207,37 @@ def test_a_command_is_printed_as_it_can_be_typed(tmp_path: Path, monkeypatch: py
     assert typed("kubectl") == "kubectl"  # we have none: it is the user's to find
     monkeypatch.setenv("PATH", str(beside))
     assert typed("tidewright") == "tidewright"
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+@pytest.mark.parametrize("story", ["load", "nodes"])
+def test_the_console_comes_up_with_a_demo_where_it_is_asked_for(
+    story: str,
+    wanted: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Shown:
+        """A stack that has come up, and does no more."""
+
+        def __init__(self, options: StackOptions, *_: object) -> None:
+            self.console_url = "http://127.0.0.1:1/?token=x" if options.console else ""
+
+        async def __aenter__(self) -> Shown:
+            return self
+
+        async def __aexit__(self, *_: object) -> None: ...
+
+    async def interrupted(*_: object) -> None:
+        raise asyncio.CancelledError
+
+    async def at_once() -> float:
+        return 0.0
+
+    monkeypatch.setattr(stage, "Stack", Shown)
+    monkeypatch.setattr(stage, "_play", interrupted)
+    monkeypatch.setattr(stage, "_lead_s", at_once)
+    words = ["demo", "--story", story, "--data", str(tmp_path / "it"), *(["--console"] if wanted else [])]
+    assert main.run(words) == INTERRUPTED
+    assert ("console: http://127.0.0.1:1/?token=x" in capsys.readouterr().err) is wanted

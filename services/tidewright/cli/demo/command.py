@@ -60,6 +60,9 @@ def demo(
     data: Annotated[
         Path | None, Parameter(help="Data folder of demos, made anew; by default one for this checkout.")
     ] = None,
+    console: Annotated[
+        bool, Parameter(help="Run the web console, too, where it is installed.", negative="")
+    ] = False,
     output: Annotated[
         Literal["table", "json"], Parameter(name=["--output", "-o"], help="How to print the summary.")
     ] = "table",
@@ -72,7 +75,8 @@ def demo(
     folder = (data or datafolder.of_demos()).expanduser().resolve()
     configure_logs("warning", "json", service="demo")
     if story == "nodes":
-        return asyncio.run(stage.run(NodesPlay(folder, speed, json_output=output == "json")))
+        nodes = NodesPlay(folder, speed, json_output=output == "json")
+        return asyncio.run(stage.run(nodes, console=console))
     with as_file(files("tidewright.cli.demo") / "load.csv") as built_in:
         path = metrics or built_in
         try:
@@ -80,7 +84,8 @@ def demo(
         except TraceError as error:
             raise BadInput(str(error)) from error
         source = "built-in" if metrics is None else str(metrics)
-        return asyncio.run(stage.run(_LoadPlay(trace, path, source, speed, folder, as_json=output == "json")))
+        load = _LoadPlay(trace, path, source, speed, folder, as_json=output == "json")
+        return asyncio.run(stage.run(load, console=console))
 
 
 class _LoadPlay:

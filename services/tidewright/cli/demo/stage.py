@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,6 +27,8 @@ from tidewright.log.connection import Log
 
 LEAD_S, MOST_LEAD_S = 8.0, 30.0
 """Wall seconds from the start to the beginning of the story, in which everything comes up."""
+WITH_CONSOLE = 1.3
+"""So much longer is the lead where the console comes up, too."""
 LEAD_PER_IMPORT = 8.0
 """The lead as a multiple of what one service's imports take here and now: on a busy machine it is longer."""
 
@@ -80,26 +83,32 @@ class Play(Protocol):
         """What happened, as it is printed at the end."""
 
 
-async def run(play: Play) -> int:
-    """Play a story in its folder, which is made anew; returns the exit code."""
+async def run(play: Play, *, console: bool = False) -> int:
+    """Play a story in its folder, which is made anew, with the web console if that is wanted; returns the exit code."""
     folder = DataFolder.open(play.folder, "demo", fresh=True)  # before anything is written there
     try:
-        return await _run_in(folder, play)
+        return await _run_in(folder, play, console=console)
     finally:
         folder.close()
 
 
-async def _run_in(folder: DataFolder, play: Play) -> int:
+async def _run_in(folder: DataFolder, play: Play, *, console: bool) -> int:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     if task is not None:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, task.cancel)
     print(play.heading(), file=sys.stderr, flush=True)
-    wall = time.time() + await _lead_s()
-    options = play.options(wall)
+    wall = time.time() + await _lead_s() * (WITH_CONSOLE if console else 1.0)
+    options = replace(play.options(wall), console=console)
     try:
         with (play.folder / "services.log").open("w") as logs:
             async with Stack(options, Printer(logs, as_json=True), folder) as stack:
+                if stack.console_url:
+                    print(
+                        f"console: {stack.console_url} (lets in one browser, once)",
+                        file=sys.stderr,
+                        flush=True,
+                    )
                 await _play(stack, play)
     except asyncio.CancelledError:
         print("interrupted", file=sys.stderr)
