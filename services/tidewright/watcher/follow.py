@@ -56,6 +56,8 @@ UNCHANGED = 5_000
 """Objects seen that gave no fact, after which the position moves on all the same: a restart would see them again."""
 FLOOD_BYTES = 1 << 16
 """So much of a watch at once is half of what the connection keeps: no time is spent on gathering more."""
+TOGETHER_S = 0.01
+"""For so long what somebody waits for is gathered: each commit has its price, however little is in it."""
 
 _log = structlog.get_logger(__name__)
 
@@ -215,7 +217,13 @@ class Follower:
                 await self._take(items)
             if sum(len(i.raw) for i in items if isinstance(i, Added | Modified | Deleted)) < FLOOD_BYTES:
                 # What comes meanwhile comes together: the connection keeps it, as far as its buffer reaches.
-                await asyncio.sleep(self._pace.left(urgent=self._awaited))
+                await asyncio.sleep(self._pause_s)
+
+    @property
+    def _pause_s(self) -> float:
+        """How long until more is taken from the watch; where somebody waits for it no longer than it takes for some to come together."""
+        rests_s = self._pace.left_s
+        return max(self._pace.left(urgent=True), min(rests_s, TOGETHER_S)) if self._awaited else rests_s
 
     def _failed(self, error: KubeError) -> None:
         self.progress.error_class = error.error_class

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
@@ -33,18 +34,19 @@ class Log(SilentLog):
         """Nothing refuses it."""
 
 
-class Asked:
-    """A pace that notes whether it was urgent, each time it was asked."""
+class Owing:
+    """A pace by which the next commit has to wait, also one that is urgent where `urgent_s` says so."""
 
-    def __init__(self) -> None:
-        self.urgent: list[bool] = []
+    left_s = 0.08
+
+    def __init__(self, urgent_s: float) -> None:
+        self._urgent_s = urgent_s
 
     def took(self, seconds: float) -> None:
         """However long it was."""
 
     def left(self, *, urgent: bool) -> float:
-        self.urgent.append(urgent)
-        return 0.0
+        return self._urgent_s if urgent else self.left_s
 
 
 def listed(obj: JsonObject) -> list[Item]:
@@ -59,13 +61,16 @@ def raw(obj: JsonObject) -> bytes:
     return msgspec.json.encode(obj)
 
 
+ALL, SHORT = Owing.left_s, follow.TOGETHER_S
+
+
 @pytest.mark.parametrize(
-    ("kind", "batches", "urgent"),
+    ("kind", "batches", "pauses"),
     [
         (
             "pod",
             [listed(POD), [Modified(raw(other(POD)))], [Deleted(raw(POD))]],
-            [False, False, True],
+            [ALL, ALL, SHORT],
         ),
         (
             "node",
@@ -75,22 +80,33 @@ def raw(obj: JsonObject) -> bytes:
                 [Modified(raw(other(NODE)))],
                 [Deleted(raw(NODE))],
             ],
-            [False, True, False, False],
+            [ALL, SHORT, ALL, ALL],
         ),
     ],
 )
+@pytest.mark.parametrize("urgent_s", [0.0, 0.03])
 async def test_what_follows_the_end_of_a_pod_or_a_mark_of_ours_waits_as_little_as_a_decision(
-    monkeypatch: pytest.MonkeyPatch, kind: str, batches: list[list[Item]], urgent: list[bool]
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    batches: list[list[Item]],
+    pauses: list[float],
+    urgent_s: float,
 ) -> None:
     async def watched(*_: object, **__: object) -> AsyncIterator[list[Item]]:
         for batch in batches:
             yield batch
 
-    log, pace = cast("Any", Log()), Asked()
+    paused: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        paused.append(seconds)
+
+    log = cast("Any", Log())
     follower = Follower(
         BY_NAME[kind], cast("Any", None), log, log, Stamp(lambda: 1.0, lambda: 1.0, lambda: 1.0)
     )
     monkeypatch.setattr(follow, "list_watch_batches", watched)
-    monkeypatch.setattr(follower, "_pace", pace)
+    monkeypatch.setattr(follower, "_pace", Owing(urgent_s))
+    monkeypatch.setattr(asyncio, "sleep", sleep)
     await follower._follow()
-    assert pace.urgent == urgent
+    assert paused == [max(urgent_s, pause) for pause in pauses]
