@@ -1013,6 +1013,8 @@ def test_a_groups_own_delays_count_also_where_another_node_of_the_name_has_come(
     assert (lately.deleted, lately.refused) == (
         (cluster.now, None) if answer is o.Applied else (None, cluster.now)
     )
+    # A refusal says nothing of instances that never became a node, which are left alone after one of theirs.
+    assert cluster.state.groups[NodeGroupId("g")].refused_until == 0
 
 
 @pytest.mark.parametrize("answer", [o.Applied, o.Failed])

@@ -152,13 +152,12 @@ def _deletion_answered(
 ) -> None:
     """Instances were to be deleted: of nodes that were drained for it, or such that came to nothing."""
     group = state.groups.get(order.group)
-    of_removals = any(removal.deletion == event.decision for removal in state.removals.values())
     removals.deletion_answered(state, event, order, touched, applied=applied)
     if applied and order.unborn:
         counts.add(state.counts, "cluster_autoscaler_old_unregistered_nodes_removed_count", order.unborn)
     if applied and order.idle:
         removals.count(state, "", order.idle)
-    if group is None or of_removals:
+    if group is None or order.of_removals:
         return
     group.refused_s = 0.0 if applied else min(max(2 * group.refused_s, REFUSED_S), REFUSED_MOST_S)
     group.refused_until = state.now + group.refused_s if group.refused_s else 0.0
