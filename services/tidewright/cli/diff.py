@@ -54,8 +54,12 @@ def diff(
     after: Annotated[Path | None, Parameter(help="Another one; the replay of the first by default.")] = None,
     /,
     *,
-    config: Annotated[tuple[str, ...], Parameter(help="NAME=FILE: replay under this configuration.")] = (),
-    service: Annotated[tuple[str, ...], Parameter(help="Only these services; all deciders by default.")] = (),
+    config: Annotated[
+        tuple[str, ...], Parameter(help="NAME=FILE: replay under this configuration; may be repeated.")
+    ] = (),
+    service: Annotated[
+        tuple[str, ...], Parameter(help="Only these services; may be repeated; all deciders by default.")
+    ] = (),
     everything: Annotated[
         bool, Parameter(name="--all", help="List timers and statuses, too.", negative="")
     ] = False,

@@ -31,7 +31,9 @@ def events(
     *,
     namespace: Annotated[str, Parameter(name=["--namespace", "-n"], help="Only of this namespace.")] = "",
     about: Annotated[str, Parameter(name="--for", help="Only of this object, as KIND/NAME.")] = "",
-    classes: Annotated[tuple[Class, ...], Parameter(name="--class", help="Only of these classes.")] = CLASSES,
+    classes: Annotated[
+        tuple[Class, ...], Parameter(name="--class", help="Only of these classes; may be repeated.")
+    ] = CLASSES,
     since: Annotated[str, Parameter(help="From this log time on, so long ago (15m), or seq:N.")] = "",
     until: Annotated[str, Parameter(help="Up to this log time, so long ago, or seq:N.")] = "",
     follow: Annotated[

@@ -35,7 +35,8 @@ def export(
     since: Annotated[str, Parameter(help="From this log time on, so long ago, or seq:N.")] = "",
     until: Annotated[str, Parameter(help="Up to this log time, so long ago, or seq:N.")] = "",
     namespace: Annotated[
-        tuple[str, ...], Parameter(name=["--namespace", "-n"], help="Only the slots of these namespaces.")
+        tuple[str, ...],
+        Parameter(name=["--namespace", "-n"], help="Only the slots of these namespaces; may be repeated."),
     ] = (),
     without: Annotated[
         tuple[str, ...],

@@ -21,7 +21,9 @@ from tidewright.host.fold.verify import Difference
 
 def verify(
     *,
-    service: Annotated[tuple[str, ...], Parameter(help="Only these services; all deciders by default.")] = (),
+    service: Annotated[
+        tuple[str, ...], Parameter(help="Only these services; may be repeated; all deciders by default.")
+    ] = (),
     resume: Annotated[
         bool,
         Parameter(
