@@ -141,6 +141,20 @@ def test_an_unschedulable_pod_closes_its_subset_on_time_and_it_reopens() -> None
     assert [r.closed for r in rules.subsets] == [False, False]
 
 
+def test_no_wake_up_is_set_for_a_pod_that_waits_in_a_subset_of_another_spread() -> None:
+    adaptive = {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 30}}
+    pod = placed("a", 0, phase="Pending", unschedulable_since=START)
+    pod = msgspec.structs.replace(pod, created_at=START)
+    other = {key: text.replace(SPREAD, "other") for key, text in pod.annotations.items()}
+    timers = []
+    for fact in (pod, msgspec.structs.replace(pod, annotations=other)):
+        fold = Fold(spread_fact(spec(5, None, scheduleStrategy=adaptive)), *deployment(2))
+        fold.see(fact)
+        fold.pass_time(START + 2)  # its status is written
+        timers.append(list(fold.timers.values()))
+    assert timers == [[START + 30], []]
+
+
 def test_a_placement_whose_pod_never_comes_is_released_after_the_bound() -> None:
     fold = Fold(spread_fact(spec(1, None)), *deployment(1))
     entry = PodPlaced(at=0, namespace=NAMESPACE, name=SPREAD, key="r1", version=HASH, subset="a", pod="web-")

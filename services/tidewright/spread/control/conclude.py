@@ -225,7 +225,7 @@ class Conclusion(Gathering):
                 and (pod := self.s.pods.get(name)) is not None
                 and not pod.flags & CALLED
                 and waiting[name] + after > self.now
-                and pod.subset in movable
+                and self.subset_of(spread, pod) in movable
             )
             for name, is_open in self.conditions.items():
                 if not is_open:

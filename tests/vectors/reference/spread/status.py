@@ -9,7 +9,7 @@ unseen, leaving_of, in_flight, once     what is in flight: pods that are not the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -173,7 +173,7 @@ class Everyone(msgspec.Struct, frozen=True):
     """The pods with a place in a subset, and the keys of those that are let in."""
 
     placed: Sequence[ListedPod]
-    waiting: Container[str]
+    waiting: Collection[str]
 
     @classmethod
     def of(cls, placed: Sequence[ListedPod], lists: Lists) -> Everyone:
@@ -198,8 +198,12 @@ def unseen(
     """
     there = everyone.placed if w.SEEN_ELSEWHERE in ways else group
     there = [p for p in there if p.active or w.ENDED_POD not in ways]
-    by_name = w.SEEN_ELSEWHERE in ways  # where nothing waits under its key
-    seen = {p.name if by_name and p.key not in everyone.waiting else p.key for p in there}
+    seen = set()
+    left = set(everyone.waiting)
+    for pod in there:  # by its name, where nothing waits under its key
+        key = pod.name if w.SEEN_ELSEWHERE in ways and pod.key not in left else pod.key
+        seen.add(key)
+        left.discard(key)
     seen.update(p.key for p in group if not p.active and p.name in gone)
     return {key: at for key, at in creating.items() if key not in seen}
 
