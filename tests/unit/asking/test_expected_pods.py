@@ -83,6 +83,6 @@ def test_without_foresight_nothing_is_told_of_workloads() -> None:
     cluster = Workloads({"foresight": "off"}, boots=False)
     cluster.deployment("web", 4, template=cluster.form())
     asked = Reference("deployment", "ns", "web")
-    assert EXPLAINER.standing(cluster.state, asked, cluster.now) == ()
+    assert not EXPLAINER.standing(cluster.state, asked, cluster.now)
     assert EXPLAINER.told(cluster.state, asked).decisions == ()
     assert EXPLAINER.aggregate(cluster.state, Reference("job", "ns", "none")) is None
