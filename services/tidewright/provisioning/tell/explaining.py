@@ -246,7 +246,9 @@ class ProvisioningExplainer:
         """What holds the object back, until when, and why each group does not help."""
         state.now = max(state.now, now)
         sentences, held = [in_number(text) for text in self._standing(state, asked)], _held(state, asked)
-        if not sentences or held is None or held.acts:
+        if not sentences:
+            return ()
+        if held is None or held.acts:
             return sentences
         return [f"Nothing of it is done ({held.mode}): {held.why}.", *sentences]
 
