@@ -141,6 +141,19 @@ def test_the_last_decision_counts() -> None:
     assert sizes(cluster) == [6]
 
 
+def test_nodes_for_a_decision_that_the_next_one_takes_back_are_told_of_and_taken_back() -> None:
+    cluster = four(boots=False)
+    cluster.scaled("web", 20)
+    cluster.advance(0.5)
+    assert sizes(cluster) == [16]
+    decision = cluster.scaled("web", 4)
+    cluster.advance(1)
+    (told,) = cluster.object_events("ExpectedPodsDidNotCome")
+    assert told.message.endswith(f"and they have not come: it is to have 4 pods by decision {decision}")
+    assert cluster.state.foreseen == {}
+    assert cluster.groups["g"].target == 0
+
+
 def test_whoever_changes_the_workload_meanwhile_has_the_last_word() -> None:
     cluster = four(boots=False)
     cluster.state.last_scale_up = cluster.now

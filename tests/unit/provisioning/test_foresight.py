@@ -607,6 +607,41 @@ def test_orders_for_pods_that_their_controller_cannot_make_are_taken_back_at_onc
     assert taken_back(cluster) == [("g", 8, 0)]
 
 
+def test_orders_for_pods_that_are_wanted_no_longer_are_taken_back_and_that_is_told() -> None:
+    cluster = grown(boots=False)
+    cluster.advance(0.5)
+    (ordered,) = orders(cluster)
+    without_machines(cluster)
+    cluster.deployment("web", 0, generation=2)
+    cluster.advance(1)
+    (told,) = cluster.object_events("ExpectedPodsDidNotCome")
+    assert told.message.endswith("and they have not come: it wants 0 pods by now")
+    assert taken_back(cluster) == [("g", ordered[1], 0)]
+    assert cluster.state.foreseen == {}
+
+
+def test_pods_that_have_come_and_go_again_are_nothing_to_tell() -> None:
+    cluster = grown(boots=False)
+    cluster.advance(0.5)
+    cluster.deployment("web", 8, status_replicas=8)
+    cluster.deployment("web", 0, generation=2)
+    cluster.advance(1)
+    assert cluster.object_events("ExpectedPodsDidNotCome") == []
+    assert taken_back(cluster) == []
+
+
+def test_pods_that_are_wanted_again_before_their_orders_are_taken_back_keep_them() -> None:
+    cluster = grown(boots=False)
+    cluster.advance(0.5)
+    before = orders(cluster)
+    cluster.deployment("web", 0, generation=2)
+    cluster.deployment("web", 8, generation=3)
+    cluster.advance(1)
+    assert cluster.object_events("ExpectedPodsDidNotCome") == []
+    assert orders(cluster) == before
+    assert taken_back(cluster) == []
+
+
 def test_machines_that_are_no_nodes_yet_are_deleted_and_nodes_go_by_scale_down() -> None:
     cluster = grown(boots=False)
     cluster.settle()

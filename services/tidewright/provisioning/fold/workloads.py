@@ -55,12 +55,27 @@ def seen(state: State, event: f.WorkloadObserved, touched: Touched) -> None:
     scaling = state.scalings.get(key)
     if scaling is not None and workload.replicas in (scaling.replicas, *_changed_to(before, workload)):
         del state.scalings[key]
-    if workload.complete and key not in state.scalings:
-        state.foreseen.pop(key, None)
+    if key not in state.scalings:
+        wanted = scaling.replicas if scaling is not None else before.replicas if before is not None else 0
+        _settled(state, key, workload, wanted)
     if before is None or _wants_another(before, workload):
         state.said.pop(key, None)  # whatever was wrong with it is told anew
     touched.workloads = touched.workloads or before is None or _wants_more(before, workload)
     touched.wishes = touched.wishes or before is None or _wants_another(before, workload)
+
+
+def _settled(state: State, key: str, workload: Workload, wanted: int) -> None:
+    """All its pods are there, or are not wanted any more: `wanted` were so far."""
+    foreseen = state.foreseen.get(key)
+    if foreseen is None:
+        return
+    if not workload.complete:
+        if workload.replicas > wanted:
+            _undone(state, key, "")  # what was ordered for pods that were not to come is for these
+    elif workload.replicas < wanted and not workload.ended:
+        _undone(state, key, f"it wants {workload.replicas} pods by now")
+    elif not foreseen.undone:
+        del state.foreseen[key]
 
 
 def _changed_to(before: Workload | None, now: Workload) -> tuple[int, ...]:
@@ -104,10 +119,13 @@ def scaled(state: State, event: ScaleWorkload, touched: Touched) -> None:
     workload = state.workloads.get(key)
     if event.shadow or workload is None or (event.target.uid and event.target.uid != workload.uid):
         return
-    if event.replicas == workload.replicas:
-        state.scalings.pop(key, None)
-    else:
+    before = state.scalings.pop(key, None)
+    if event.replicas != workload.replicas:
         state.scalings[key] = Scaling(decision=event.id, replicas=event.replicas, at=event.at)
+    if event.replicas > workload.observed:
+        _undone(state, key, "")
+    elif before is not None and event.replicas < before.replicas:
+        _undone(state, key, f"it is to have {event.replicas} pods by decision {event.id}")
     _unsure(state, key)
     touched.workloads = touched.wishes = True
 
@@ -122,10 +140,16 @@ def answered(state: State, event: _Outcome, touched: Touched) -> None:
     del state.scalings[key]
     foreseen = state.foreseen.get(key)
     if foreseen is not None and foreseen.decision == event.decision:
-        undone = f"{type(event).__name__}: {event.message or event.reason}"
-        state.foreseen[key] = msgspec.structs.replace(foreseen, undone=undone)
+        _undone(state, key, f"{type(event).__name__}: {event.message or event.reason}")
     _unsure(state, key)
     touched.workloads = touched.wishes = True
+
+
+def _undone(state: State, key: str, why: str) -> None:
+    """Pods for which nodes were ordered will not come: that is told, and what was ordered is looked at once more."""
+    foreseen = state.foreseen.get(key)
+    if foreseen is not None:
+        state.foreseen[key] = msgspec.structs.replace(foreseen, undone=why)
 
 
 def _unsure(state: State, key: str) -> None:
