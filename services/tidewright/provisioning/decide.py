@@ -160,6 +160,8 @@ def _decided(state: State, event: Event, touched: Touched) -> Sequence[Decision]
         due = state.now + (min(TOGETHER_S, quiet_s) if grows and touched.wishes else quiet_s)
         if state.due is None or state.due > due:
             decisions.append(SetTimer(at=event.at, key=EVALUATE, due=due))
+    elif touched.taken:
+        decisions += _look_whether_all_have_room(state, index, event.at)
     if touched.deleted:
         decisions += _go_on(state, index, event.at)
     elif stirs(event, touched):
@@ -213,6 +215,14 @@ def _followed(state: State, index: Index, event: Event, touched: Touched) -> lis
         case ProvisioningRequestGone():
             decisions += cancelled(state, index, request_key(event.namespace, event.name))
     return decisions
+
+
+def _look_whether_all_have_room(state: State, index: Index, now: float) -> Sequence[Decision]:
+    """Pods that wait were left to the scheduler, for there was room: another one has some of it, of which the scheduler says nothing."""
+    due = now + index.settings.scan_interval_s
+    if state.due is not None and state.due <= due:
+        return ()
+    return (SetTimer(at=now, key=EVALUATE, due=due),)
 
 
 def _look_soon(state: State, index: Index, now: float) -> Sequence[Decision]:

@@ -109,6 +109,8 @@ def _pod(state: State, event: f.PodObserved, touched: Touched) -> None:
     renamed = pod.waiting and old is not None and old.nominated != pod.nominated
     if came or arrived or renamed:
         wake(state, touched)
+    placed = bool(pod.node) and (old is None or not (old.node or old.waiting))
+    touched.taken = placed and not pod.daemon and bool(index.waiting)
     if state.removals:
         removals.pod_changed(state, pod.node, touched)
         if old is None or old.uid != pod.uid:

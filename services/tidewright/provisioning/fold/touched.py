@@ -13,6 +13,7 @@ class Touched(msgspec.Struct):
 
     Attributes:
         woken: something came that an evaluation may answer.
+        taken: a pod has a place that the last evaluation did not give it, while others wait: it may be theirs.
         plans: increases of which an order was answered, or that have lost a group.
         not_decreased: a group of which an order could not be taken back.
         kept: a group has more nodes after an answer than it was to have: not all of an order was taken back.
@@ -27,6 +28,7 @@ class Touched(msgspec.Struct):
     """
 
     woken: bool = False
+    taken: bool = False
     plans: tuple[str, ...] = ()
     not_decreased: NodeGroupId = NO_GROUP
     kept: bool = False
