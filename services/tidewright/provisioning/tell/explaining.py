@@ -245,9 +245,10 @@ class ProvisioningExplainer:
     def standing(self, state: State, asked: Reference, now: float) -> Sequence[str]:
         """What holds the object back, until when, and why each group does not help."""
         state.now = max(state.now, now)
-        sentences, held = [in_number(text) for text in self._standing(state, asked)], _held(state, asked)
-        if not sentences:
-            return ()
+        found, held = self._standing(state, asked), _held(state, asked)
+        if not found:
+            return found
+        sentences = [in_number(text) for text in found]
         if held is None or held.acts:
             return sentences
         return [f"Nothing of it is done ({held.mode}): {held.why}.", *sentences]
