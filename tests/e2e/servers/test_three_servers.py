@@ -48,7 +48,8 @@ async def test_a_client_leaves_a_server_that_is_paused(servers: Servers) -> None
         await until(appended, every_s=0.2)
         servers.signal(paused.number, signal.SIGCONT)
         await membership.leave()
-        assert (await log.bounds())[1] >= 1
+        # The one that was paused may have led the log, and goes on answering for a while by what was so before.
+        await until(log.bounds, lambda bounds: bounds[1] >= 1)
 
 
 async def test_everything_is_kept_by_as_many_servers_as_was_said_and_one_that_is_away_is_missed(

@@ -13,6 +13,7 @@ import pytest
 
 from tests.e2e.up.processes import MODULE, Run, started
 from tests.nats_server import EmbeddedServer
+from tests.pausing import pause
 from tests.unit.watcher.cluster import Cluster
 from tidewright.asking.services import SERVICES, Role
 from tidewright.log.connection import Log
@@ -89,7 +90,7 @@ async def killed(nats: EmbeddedServer) -> None:
 
 
 async def frozen(nats: EmbeddedServer) -> None:
-    os.kill(nats.pid, signal.SIGSTOP)
+    await pause(nats.pid)
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from tests.nats_server import EmbeddedServer
+from tests.pausing import pause
 from tests.ports import free_port
 from tests.unit.watcher.certificates import certificate
 from tests.unit.watcher.cluster import Cluster
@@ -381,7 +382,7 @@ async def test_a_push_that_the_log_does_not_take_is_told_to_come_again(
                 assert answer.status == 503
                 assert int(answer.headers["Retry-After"]) > 0
                 assert f"no space left on {tmp_path}" in await answer.text()
-        os.kill(nats.pid, signal.SIGSTOP)  # it hangs, as over a disk that does not answer
+        await pause(nats.pid)
         try:
             async with session.post("/v1/metrics", json=[SAMPLE]) as answer:
                 assert answer.status == 503
