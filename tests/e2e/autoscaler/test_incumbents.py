@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 import pytest_asyncio
@@ -19,7 +19,7 @@ from tests.e2e.conftest import Cluster, Services, tidewright
 from tests.nats_server import EmbeddedServer
 from tidewright.events import registry
 from tidewright.events.acting import HELD_BACK, INCUMBENT
-from tidewright.events.base import Event
+from tidewright.events.base import Event, Outcome
 from tidewright.events.decisions import Effect, ScaleWorkload
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.host.loop.lookout import NOBODY
@@ -31,7 +31,7 @@ from tidewright.log.subjects import ALL
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 LOCK = "watermarkpodautoscaler-lock"
-QUIET_S = "1"
+QUIET_S = "3"
 
 
 class Tail:
@@ -139,6 +139,15 @@ def scales_to(replicas: int) -> Callable[[Event], bool]:
     return lambda event: isinstance(event, ScaleWorkload) and event.replicas == replicas
 
 
+async def all_done(tail: Tail, seen: Sequence[Event]) -> None:
+    """Return when everything that was decided up to here has its outcome: it was decided before anybody was met."""
+    open_ = {e.id for e in seen if isinstance(e, Effect)} - {e.decision for e in seen if isinstance(e, Outcome)}
+    while open_:
+        answered = (await tail.until(lambda e: isinstance(e, Outcome) and e.decision in open_))[-1]
+        assert isinstance(answered, Outcome)
+        open_.remove(answered.decision)
+
+
 async def test_beside_an_incumbent_nothing_is_written_and_when_it_is_gone_it_goes_on(
     world: World, rival: Rival, cluster: Cluster, installed: list[str], nats_of_the_test: EmbeddedServer
 ) -> None:
@@ -159,9 +168,11 @@ async def test_beside_an_incumbent_nothing_is_written_and_when_it_is_gone_it_goe
             tail = Tail(reader)
             await rival.comes()
             async with rival.renewing():
-                found = (await tail.until(met(present=True)))[-1]
+                seen = await tail.until(met(present=True))
+                found = seen[-1]
                 assert isinstance(found, IncumbentObserved)
                 assert found.covers(world.namespace)
+                await all_done(tail, seen)
                 before = (await world.get(wpa))["status"]
                 world.measure(110)
                 decided = await tail.until(scales_to(11))
