@@ -53,9 +53,13 @@ def compare(expected: JsonObject, actual: JsonObject) -> list[str]:
 
 
 def plain(value: Any, *, costs: bool = False) -> Any:
-    """Without what says the same as its absence: a cost that is not written, a container's empty resources."""
+    """Without what says the same as its absence: a cost that is not written, empty resources, an empty operator."""
     if isinstance(value, Mapping):
-        absent = {k for k, v in value.items() if (k == "resources" and v == {}) or (costs and v is None)}
+        absent = {
+            k
+            for k, v in value.items()
+            if (k == "resources" and v == {}) or (k == "operator" and v == "") or (costs and v is None)
+        }
         return {k: plain(v) for k, v in value.items() if k not in absent}
     return [plain(v) for v in value] if isinstance(value, list) else value
 

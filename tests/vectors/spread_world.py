@@ -208,7 +208,7 @@ class World:
                 seen = tuple(
                     change for change in decision.changes if change.kind == "Seen" or change.reason == "Moved"
                 )
-                self.fold(msgspec.structs.replace(decision, changes=seen, rules=None))
+                self.fold(msgspec.structs.replace(decision, changes=seen, rules=None, counts=None))
 
     def observe(self, name: str, how: Callable[[Event], object]) -> None:
         """A pod as it is now, by the watcher's projection."""

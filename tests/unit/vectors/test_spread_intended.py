@@ -95,6 +95,11 @@ _STANDALONE = {
     "spec": {"replicas": 2},
 }  # fmt: skip
 
+_GAME = {
+    "apiVersion": "games.example.com/v1", "kind": "Game", "metadata": {"name": "web", "uid": "uid-w"},
+    "spec": {"replicas": 2},
+}  # fmt: skip
+
 SHOWN: dict[str, Case] = {
     w.LIMIT_NO_NUMBER: case(
         "admission.workloadSpread", {"allowed": True}, subsets=[{"name": "a", "maxReplicas": "40"}, _B]
@@ -190,6 +195,16 @@ SHOWN: dict[str, Case] = {
     w.REMOVED_SUBSET: case(
         "reconcile", {"events": [], "requeueAfterSeconds": 0},
         pods=[], status=overall(entry("a", 1), entry("gone", 0, creatingPods={"p9": -40})),
+    ),
+    w.NO_PATH: case(
+        "reconcile", {"status": overall(entry("a", 0, replicas=1), entry("b", -1))},
+        whiteList=[{"Group": "games.example.com", "Version": "v1", "Kind": "Game"}],
+        spec={"targetRef": {"apiVersion": "games.example.com/v1", "kind": "Game", "name": "web"}},
+        workload=_GAME, subsets=[{"name": "a", "maxReplicas": "100%"}, _B],
+        pods=[
+            {**p, "metadata": {**p["metadata"], "ownerReferences": [{**_OWNER, "apiVersion": "games.example.com/v1", "kind": "Game"}]}}
+            for p in (pod("p0", "a"),)
+        ],
     ),
     w.TARGET_SHARED: case(
         "admission.workloadSpread", {"allowed": False, "errorCount": 1, "errorFields": ["spec.targetRef"]},

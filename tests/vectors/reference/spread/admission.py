@@ -174,7 +174,7 @@ class _Ledger(msgspec.Struct, frozen=True):
         if not own and w.CLOSURE_SHARED in around.ways:
             closed = closed_subsets(status.subsets)
         try:
-            replicas = replicas_at_admission(spread, around.whitelist, around.read)
+            replicas = replicas_at_admission(spread, around.whitelist, around.read, around.ways)
         except (BadPath, Forbidden) as error:
             if w.LAST_KNOWN not in around.ways and not own:
                 raise Refused("ReplicasPath", f"replicas of the target: {error}") from error

@@ -39,7 +39,7 @@ _REPLICAS_AT_ADMISSION = frozenset(
 )
 
 
-def replicas_at_admission(spread: Spread, whitelist: Whitelist, read: Reader) -> int:
+def replicas_at_admission(spread: Spread, whitelist: Whitelist, read: Reader, ways: Ways) -> int:
     """Replicas that start a ledger (2.4): read only if some limit is a percentage; 0 when the target is gone.
 
     Raises:
@@ -62,6 +62,8 @@ def replicas_at_admission(spread: Spread, whitelist: Whitelist, read: Reader) ->
     entry = whitelist.entry(group_kind(target))
     if entry is None:
         return 0
+    if not entry.replicas_path and w.NO_PATH in ways:
+        return _plain_replicas(target, obj)
     try:
         return replicas_at_path(obj, entry.replicas_path)
     except BadPath:
@@ -110,7 +112,7 @@ def view(
         )
     kind = spread.target.kind
     try:
-        replicas = replicas_of(spread, obj, whitelist)
+        replicas = replicas_of(spread, obj, whitelist, ways)
     except BadPath:
         if w.LAST_KNOWN not in ways:
             raise
@@ -137,7 +139,7 @@ def _plain_replicas(target: TargetRef, obj: JsonObject) -> int:
     return scale if isinstance(scale, int) else -1
 
 
-def replicas_of(spread: Spread, obj: JsonObject, whitelist: Whitelist) -> int:
+def replicas_of(spread: Spread, obj: JsonObject, whitelist: Whitelist, ways: Ways) -> int:
     """Replicas in the controller: the plain ones, unless a path says otherwise (3.2). Raises BadPath.
 
     The whitelist's path is found by group, version and kind: an entry without a version has none [Q-6].
@@ -149,6 +151,8 @@ def replicas_of(spread: Spread, obj: JsonObject, whitelist: Whitelist) -> int:
         return replicas_at_paths(obj, spread.target_filter.replicas_path_list)
     group, version = group_version(target.api_version)
     entry = whitelist.entry(GroupKind(group, target.kind))
+    if entry is not None and not entry.replicas_path and w.NO_PATH in ways:
+        return _plain_replicas(target, obj)
     if entry is not None and entry.version == version:
         return replicas_at_path(obj, entry.replicas_path)
     return _plain_replicas(target, obj)

@@ -33,6 +33,7 @@ WAKES_TO_OPEN = "spread-wakes-to-open"
 PATCH_SHAPE = "spread-patch-shape"
 TARGET_SHARED = "spread-target-shared"
 REMOVED_SUBSET = "spread-removed-subset"
+NO_PATH = "spread-no-path"
 
 TAGS = {
     LIMIT_NO_NUMBER: "Q-2: a limit that is no number offers no place and says so in a condition, and validation refuses it; the original crashes in its pass",
@@ -57,6 +58,7 @@ TAGS = {
     WAKES_TO_OPEN: "a closed subset is opened on time: the original waits for whatever wakes it",
     PATCH_SHAPE: "a patch that applies to no pod is refused also while there is no workload on whose template it could be tried",
     REMOVED_SUBSET: "what is in flight in a subset that the spec does not have any more is waited for like any other",
+    NO_PATH: "a workload of a kind whose entry in the whitelist has no path has the replicas of its scale: by the original's reckoning it has none",
     TARGET_SHARED: "Q-23: several spreads may have one workload whose selectors exclude each other",
 }
 """Why; see decision record 45."""
