@@ -141,7 +141,9 @@ def scales_to(replicas: int) -> Callable[[Event], bool]:
 
 async def all_done(tail: Tail, seen: Sequence[Event]) -> None:
     """Return when everything that was decided up to here has its outcome: it was decided before anybody was met."""
-    open_ = {e.id for e in seen if isinstance(e, Effect)} - {e.decision for e in seen if isinstance(e, Outcome)}
+    open_ = {e.id for e in seen if isinstance(e, Effect)} - {
+        e.decision for e in seen if isinstance(e, Outcome)
+    }
     while open_:
         answered = (await tail.until(lambda e: isinstance(e, Outcome) and e.decision in open_))[-1]
         assert isinstance(answered, Outcome)
