@@ -95,6 +95,10 @@ _STANDALONE = {
     "spec": {"replicas": 2},
 }  # fmt: skip
 
+_WITH_TEMPLATE = {
+    "apiVersion": _SETS, "kind": "CloneSet", "metadata": {"name": "web", "uid": "uid-w"},
+    "spec": {"template": {"spec": {"containers": [{"name": "main", "image": "main:1"}]}}},
+}  # fmt: skip
 _GAME = {
     "apiVersion": "games.example.com/v1", "kind": "Game", "metadata": {"name": "web", "uid": "uid-w"},
     "spec": {"replicas": 2},
@@ -195,6 +199,16 @@ SHOWN: dict[str, Case] = {
     w.REMOVED_SUBSET: case(
         "reconcile", {"events": [], "requeueAfterSeconds": 0},
         pods=[], status=overall(entry("a", 1), entry("gone", 0, creatingPods={"p9": -40})),
+    ),
+    w.PATCH_ONCE: case(
+        "admission.workloadSpread",
+        {"errorFields": ["spec.subsets[0].patch", "spec.subsets[0].patch.containers"], "errorCount": 2},
+        subsets=[{**_A, "patch": _NO_PATCH}, _B],
+    ),
+    w.IMAGE_TRIMMED: case(
+        "admission.workloadSpread", {"allowed": True},
+        workload=_WITH_TEMPLATE,
+        subsets=[{**_A, "patch": {"spec": {"containers": [{"name": "main", "image": " x "}]}}}, _B],
     ),
     w.NO_PATH: case(
         "reconcile", {"status": overall(entry("a", 0, replicas=1), entry("b", -1))},

@@ -6,7 +6,8 @@ cases       the model's answer to a case
 passes      one pass over a spread's pods; groups: pods by subset and their costs; pods: all that it looks at
 admission   admission against the ledger in the status; status: that ledger
 matching    the target's replicas, pods and version
-limits      limits read leniently
+limits      limits read leniently; patching: what is reported of a patch that cannot be tried
+closing     subsets that take no pods
 
 Which differences a case shows follows from what it says: nothing here knows the name of a case.
 """

@@ -10,6 +10,7 @@ import msgspec
 from tests.vectors.reference.spread import admission, matching
 from tests.vectors.reference.spread import ways as w
 from tests.vectors.reference.spread.passes import Pass, Scene, reconcile
+from tests.vectors.reference.spread.patching import errors_of
 from tests.vectors.reference.spread.pods import listed
 from tests.vectors.reference.spread.status import status_of, to_json
 from tests.vectors.reference.spread.ways import Ways
@@ -211,7 +212,8 @@ def spread_admission(c: Cluster, event: Mapping[str, Any], ways: Ways) -> JsonOb
     subsets: list[JsonObject] = obj["spec"].get("subsets") or []
     if w.LIMIT_NO_NUMBER not in ways:
         subsets = [_read_leniently(s) for s in subsets]
-    if w.PATCH_SHAPE not in ways and not _has_template(c):
+    workload = _with_template(c)
+    if w.PATCH_SHAPE not in ways and workload is None:
         subsets = [{k: v for k, v in s.items() if k != "patch"} for s in subsets]
     obj = {**obj, "spec": {**obj["spec"], "subsets": subsets}}
     others = [parse(s) for s in event.get("others") or ()]
@@ -219,6 +221,17 @@ def spread_admission(c: Cluster, event: Mapping[str, Any], ways: Ways) -> JsonOb
         others = [msgspec.structs.replace(other, target_filter=None) for other in others]
     surroundings = validation.Surroundings(c.whitelist, others, c.read)
     found = validation.errors(obj, surroundings, event.get("old"))
+    if w.IMAGE_TRIMMED not in ways:
+        found = [e for e in found if not (e.field.endswith(".image") and e.message.endswith("whitespace"))]
+    if w.PATCH_ONCE not in ways and workload is not None:
+        patches = {f"spec.subsets[{n}].patch": s["patch"] for n, s in enumerate(subsets) if s.get("patch")}
+        found = [
+            more
+            for error in found
+            for more in (
+                [error] if error.field not in patches else errors_of(workload, patches[error.field], error)
+            )
+        ]
     return {
         "allowed": not found,
         "httpCode": 400 if found else 200,
@@ -228,15 +241,15 @@ def spread_admission(c: Cluster, event: Mapping[str, Any], ways: Ways) -> JsonOb
     }
 
 
-def _has_template(c: Cluster) -> bool:
-    """Whether the workload is there, and of a kind that has a template of pods."""
+def _with_template(c: Cluster) -> JsonObject | None:
+    """The workload, where it is there and of a kind that has a template of pods."""
     target = c.spread.target
     if target is None or target.kind not in {kind.kind for kind in BUILT_IN}:
-        return False
+        return None
     try:
-        return bool(c.read(target.api_version, target.kind, target.name))
+        return c.read(target.api_version, target.kind, target.name)
     except (NotFound, BadApiVersion):
-        return False
+        return None
 
 
 def _read_leniently(subset: JsonObject) -> JsonObject:

@@ -31,6 +31,8 @@ TARGET_AT_ZERO = "spread-target-at-zero"
 LAST_KNOWN = "spread-last-known"
 WAKES_TO_OPEN = "spread-wakes-to-open"
 PATCH_SHAPE = "spread-patch-shape"
+PATCH_ONCE = "spread-patch-once"
+IMAGE_TRIMMED = "spread-image-trimmed"
 TARGET_SHARED = "spread-target-shared"
 REMOVED_SUBSET = "spread-removed-subset"
 NO_PATH = "spread-no-path"
@@ -58,6 +60,8 @@ TAGS = {
     WAKES_TO_OPEN: "a closed subset is opened on time: the original waits for whatever wakes it",
     PATCH_SHAPE: "a patch that applies to no pod is refused also while there is no workload on whose template it could be tried",
     REMOVED_SUBSET: "what is in flight in a subset that the spec does not have any more is waited for like any other",
+    PATCH_ONCE: "a patch that cannot be tried is one error: the original goes on with what is left of the pod, and reports that as well",
+    IMAGE_TRIMMED: "an image with space around it is refused: the API server would refuse every pod that gets it",
     NO_PATH: "a workload of a kind whose entry in the whitelist has no path has the replicas of its scale: by the original's reckoning it has none",
     TARGET_SHARED: "Q-23: several spreads may have one workload whose selectors exclude each other",
 }
