@@ -274,12 +274,10 @@ EXPLAINER: Explainer[State] = ProvisioningExplainer()
 
 
 def _held(state: State, asked: Reference) -> Held | None:
-    """What holds for what asks for capacity or gives it; None of pods and workloads, which have no mode here."""
+    """What holds for a request, and for what gives capacity; None of pods and workloads, which have no mode here, and of buffers, which say it themselves."""
     match asked.kind:
         case "provisioningrequest":
             return holding.of_request(state, request_key(asked.namespace, asked.name))
-        case "capacitybuffer":
-            return holding.of_buffer(state, buffer_key(asked.namespace, asked.name))
         case "node" | "nodegroup":
             return holding.of_service(state)
     return None
