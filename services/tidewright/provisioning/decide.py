@@ -43,7 +43,7 @@ from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.foresight import shares
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import index_of
-from tidewright.provisioning.pending.burst import goes_on_until
+from tidewright.provisioning.pending.burst import goes_on_until, quiet_s
 from tidewright.provisioning.scaledown.removal import words
 from tidewright.provisioning.scaledown.removal.saga import REMOVALS
 from tidewright.provisioning.scaledown.removal.soft import soft_marks
@@ -156,8 +156,8 @@ def _decided(state: State, event: Event, touched: Touched) -> Sequence[Decision]
         decisions += _removals(state, touched)
     grows = touched.workloads and shares.stirred(state, index, state.now)
     if touched.woken or grows:
-        quiet_s = index.settings.quiet_s
-        due = state.now + (min(TOGETHER_S, quiet_s) if grows and touched.wishes else quiet_s)
+        wait_s = quiet_s(state, index)
+        due = state.now + (min(TOGETHER_S, wait_s) if grows and touched.wishes else wait_s)
         if state.due is None or state.due > due:
             decisions.append(SetTimer(at=event.at, key=EVALUATE, due=due))
     elif touched.taken:

@@ -17,10 +17,11 @@ from tidewright.events.config import ConfigSet, ModesSet
 from tidewright.events.decisions import EvictPod, RecordObjectEvent, SetTimer
 from tidewright.host.fold.explainer import Reference
 from tidewright.kube.taints import DELETION_CANDIDATE, DRAIN, TO_BE_DELETED
-from tidewright.provisioning.fold.common import SCAN
+from tidewright.provisioning.fold.common import EVALUATE, SCAN
 from tidewright.provisioning.fold.evolve import evolve
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import index_of
+from tidewright.provisioning.pending.burst import CALM_S
 from tidewright.provisioning.scaledown.removal import steps
 from tidewright.provisioning.scaledown.removal.saga import Removal
 from tidewright.provisioning.scaledown.removal.soft import soft_marks
@@ -941,6 +942,26 @@ def test_a_deletion_that_was_made_has_the_next_pass_come_as_soon_as_it_may(
     cluster.tell(o.Applied(at=cluster.now, decision=deletion.id))
     (scan,) = [d for d in cluster.said[before:] if isinstance(d, SetTimer) and d.key == SCAN]
     assert scan.due == cluster.now + wait_s
+
+
+@pytest.mark.parametrize(
+    ("drains", "waits", "after_s"), [(True, False, CALM_S), (True, True, 0.05), (False, False, 0.05)]
+)
+def test_while_nodes_go_and_nothing_waits_the_next_evaluation_has_time(
+    *, drains: bool, waits: bool, after_s: float
+) -> None:
+    cluster = world(3)
+    cluster.run_pod("stays", "n0", removal=f.Removal(grace_s=600))
+    cluster._evict = lambda decision: None  # type: ignore[method-assign]  # it is not answered yet
+    if drains:
+        cluster.decided(cluster.removal("n0"))
+    if waits:
+        cluster.run_pod("waits", "")
+    cluster.advance(60.0)
+    before = len(cluster.said)
+    cluster.tell(cluster.fact_of("n1", ("delay-deletion.cluster-autoscaler.kubernetes.io/x",)))
+    (evaluation,) = [d for d in cluster.said[before:] if isinstance(d, SetTimer) and d.key == EVALUATE]
+    assert evaluation.due == pytest.approx(cluster.now + after_s)
 
 
 @pytest.mark.parametrize(("most", "rest_s"), [(1, FULL_S), (2, 0.1)])

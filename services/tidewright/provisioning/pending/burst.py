@@ -10,6 +10,17 @@ from __future__ import annotations
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.state import State
 
+CALM_S = 0.5
+"""The quiet window while nodes go and nothing waits for room, or keeps any: each look whether a burst is over is a commit, which the
+removals themselves would wait for. Where something comes to wait, the evaluation is as soon as ever."""
+
+
+def quiet_s(state: State, index: Index) -> float:
+    """How long no other change must come before a burst is over."""
+    kept = state.requests or state.buffers or state.held or state.held_chunks
+    calm = state.removals and not (index.waiting or kept)
+    return max(index.settings.quiet_s, CALM_S) if calm else index.settings.quiet_s
+
 
 def goes_on_until(state: State, index: Index, fired_at: float) -> float | None:
     """When to look again, for a burst that is still going on; None when it is over."""
@@ -20,7 +31,7 @@ def goes_on_until(state: State, index: Index, fired_at: float) -> float | None:
     if state.last_wake is None or begin is None:
         return None
     end = begin + settings.burst_s
-    due = min(state.last_wake + settings.quiet_s, end)
+    due = min(state.last_wake + quiet_s(state, index), end)
     if due <= state.now < end and _scheduler_is_busy(state, index, state.last_wake):
         due = min(state.now + settings.quiet_s, end)
     return due if due > state.now else None
