@@ -154,6 +154,17 @@ def test_nodes_for_a_decision_that_the_next_one_takes_back_are_told_of_and_taken
     assert cluster.groups["g"].target == 0
 
 
+def test_nodes_for_pods_that_a_decision_wants_no_longer_are_taken_back() -> None:
+    cluster = four(boots=False)
+    cluster.deployment("web", 10)
+    cluster.advance(0.5)
+    assert sizes(cluster) == [6]
+    cluster.scaled("web", 3)
+    cluster.advance(1)
+    assert len(cluster.object_events("ExpectedPodsDidNotCome")) == 1
+    assert cluster.groups["g"].target == 0
+
+
 def test_whoever_changes_the_workload_meanwhile_has_the_last_word() -> None:
     cluster = four(boots=False)
     cluster.state.last_scale_up = cluster.now

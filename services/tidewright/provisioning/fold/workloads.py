@@ -124,7 +124,7 @@ def scaled(state: State, event: ScaleWorkload, touched: Touched) -> None:
         state.scalings[key] = Scaling(decision=event.id, replicas=event.replicas, at=event.at)
     if event.replicas > workload.observed:
         _undone(state, key, "")
-    elif before is not None and event.replicas < before.replicas:
+    elif event.replicas < (workload if before is None else before).replicas:
         _undone(state, key, f"it is to have {event.replicas} pods by decision {event.id}")
     _unsure(state, key)
     touched.workloads = touched.wishes = True
