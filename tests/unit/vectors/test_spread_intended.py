@@ -13,7 +13,10 @@ from tests.vectors.reference.spread.intended import answered, intended
 from tests.vectors.spread import run
 from tests.vectors.spread_compare import compare
 from tests.vectors.suite import Case, Verdict
+from tidewright.kube.podapi import rules
+from tidewright.kube.podapi.fielderrors import invalid
 from tidewright.kube.workloadspreads.choose import Choice
+from tidewright.spread.api import validation
 from tidewright.spread.ledger import ledger
 
 _SETS = "apps.kruise.io/v1alpha1"
@@ -287,6 +290,30 @@ def test_a_ledger_that_chooses_wrongly_is_not_excused(monkeypatch: pytest.Monkey
     shown = SHOWN[w.UNLIMITED_RECORDED]
     monkeypatch.setattr(ledger, "by_slots", lambda slots: Choice(next(iter(slots)).name))
     assert run(shown).verdict is Verdict.FAILED
+
+
+def test_a_validation_that_refuses_what_is_good_is_not_excused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A good image, and a patch that applies to a pod, refused for the reasons for which bad ones are by intention."""
+    good = {"spec": {"containers": [{"name": "main", "image": "x:1"}]}}
+    image = case(
+        "admission.workloadSpread",
+        {"allowed": True},
+        workload=_WITH_TEMPLATE,
+        subsets=[{**_A, "patch": good}, _B],
+    )
+    patch = case(
+        "admission.workloadSpread", {"allowed": True}, workload=None, subsets=[{**_A, "patch": good}, _B]
+    )
+    assert [run(one).verdict for one in (image, patch)] == [Verdict.PASSED] * 2
+
+    def refuses(container: Any, path: str, *_: Any) -> Any:
+        yield invalid(f"{path}.image", container["image"], "must not have leading or trailing whitespace")
+
+    monkeypatch.setattr(rules, "container_errors", refuses)
+    monkeypatch.setattr(
+        validation, "_shape_errors", lambda patch, path: [invalid(path, patch, "applies to no pod")]
+    )
+    assert [run(one).verdict for one in (image, patch)] == [Verdict.FAILED] * 2
 
 
 def test_an_answer_that_is_as_expected_needs_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ Ours names the patch once.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,6 +34,23 @@ def errors_of(workload: JsonObject, patch: JsonObject, error: FieldError) -> lis
         pod = left if isinstance(left, dict) else {}
         return [error, *pod_spec_errors(pod.get("spec") or {}, error.field, claims)]
     return [error]
+
+
+def applies(patch: JsonObject) -> bool:
+    """Whether some pod may be made of it: a refusal of such a patch is none that is meant."""
+    try:
+        read_back(merge({}, patch))
+    except InvalidPatch:
+        return False
+    return True
+
+
+def about_space(error: FieldError) -> bool:
+    """Whether an error is that of an image with space around it, and the image has it."""
+    if not error.field.endswith(".image") or not error.message.endswith("whitespace"):
+        return False
+    image = json.loads(error.message[error.message.index('"') : error.message.rindex('"') + 1])
+    return bool(image != image.strip())
 
 
 def _read(value: Json, code: str) -> Json:
