@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.provisioning.workloads import Workloads, replica_set
@@ -50,8 +50,8 @@ class Played(Workloads):
         self.pods.setdefault(name, {})
         self.deployment(name, replicas, template=self.template_digest, generation=len(self.log))
 
-    def control(self, most: int) -> None:
-        """Each controller makes or takes away so many pods at most."""
+    def control(self, most: int, *, heard: bool = True) -> None:
+        """Each controller makes or takes away so many pods at most; that it says so may not have been heard yet."""
         self.small = self.small or self.shape({"cpu": self.cpu})
         for name, wanted in sorted(self.wants.items()):
             pods = self.pods[name]
@@ -65,7 +65,8 @@ class Played(Workloads):
                     number, _node = max(pods.items())
                     del pods[number]
                     self._gone(name, number)
-            self.deployment(name, wanted, status_replicas=len(pods))
+            if heard:
+                self.deployment(name, wanted, status_replicas=len(pods))
 
     def schedule(self) -> None:
         """Bind what fits; say of the rest that it does not."""
@@ -118,6 +119,8 @@ class Played(Workloads):
                     self.scale(name, many)
                 case "control":
                     self.control(many)
+                case "unheard":
+                    self.control(many, heard=False)
                 case "schedule":
                     self.schedule()
                 case "wait":
@@ -130,6 +133,7 @@ STEPS = st.lists(
         st.tuples(st.just("decide"), st.sampled_from(("a", "b")), st.integers(0, 12)),
         st.tuples(st.just("refuse"), st.just(""), st.just(0)),
         st.tuples(st.just("control"), st.just(""), st.integers(1, 6)),
+        st.tuples(st.just("unheard"), st.just(""), st.integers(1, 6)),
         st.tuples(st.just("schedule"), st.just(""), st.just(0)),
         st.tuples(st.just("wait"), st.just(""), st.integers(0, 40)),
     ),
@@ -139,6 +143,7 @@ GROWING = st.lists(st.tuples(st.sampled_from(("a", "b")), st.integers(0, 6), st.
 
 
 @settings(max_examples=40, deadline=None)
+@example(growing=[("a", 0, 11), ("b", 1, 30), ("a", 4, 30)], cpu=2000, most=3)  # one has another's place
 @given(growing=GROWING, cpu=st.sampled_from((1000, 2000, 4000)), most=st.integers(1, 5))
 def test_every_pod_gets_its_place_on_no_more_nodes_than_without(
     growing: list[tuple[str, int, int]], cpu: int, most: int
@@ -158,10 +163,15 @@ def test_every_pod_gets_its_place_on_no_more_nodes_than_without(
 
 
 @settings(max_examples=40, deadline=None)
+@example(steps=[("scale", "a", 0), ("decide", "a", 1), ("decide", "a", 0)], cpu=1000)
+@example(steps=[("scale", "b", 2), ("wait", "", 1), ("decide", "b", 1), ("control", "", 2)], cpu=1000)
+@example(steps=[("scale", "b", 2), ("control", "", 1), ("scale", "a", 1), ("decide", "b", 0)], cpu=1000)
 @given(steps=STEPS, cpu=st.sampled_from((1000, 3000)))
 def test_what_is_expected_never_outlives_its_reason(steps: list[tuple[str, str, int]], cpu: int) -> None:
     cluster = Played(DECISIONS, cpu)
     cluster.play(steps)
+    cluster.play([("refuse", "", 0)] * len(cluster.decided))  # each decision has its outcome in the end,
+    cluster.control(0)  # and what controllers say is heard
     cluster.advance(2 * MOST_S)
     assert expected(cluster.state, index_of(cluster.state), cluster.now).shares == []
     assert cluster.state.foreseen == {}

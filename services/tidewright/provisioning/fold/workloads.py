@@ -141,6 +141,8 @@ def answered(state: State, event: _Outcome, touched: Touched) -> None:
     foreseen = state.foreseen.get(key)
     if foreseen is not None and foreseen.decision == event.decision:
         _undone(state, key, f"{type(event).__name__}: {event.message or event.reason}")
+    elif (workload := state.workloads.get(key)) is not None:
+        _settled(state, key, workload, workload.replicas)  # its pods may all have come meanwhile
     _unsure(state, key)
     touched.workloads = touched.wishes = True
 
