@@ -76,9 +76,17 @@ def completion(
         # zsh looks below ~/.zsh only when its startup file says so; the others find it by themselves.
         path = app.install_completion(shell=named, add_to_startup=named == "zsh")
         path.write_text(script, encoding="utf-8")
+        ready = named != "zsh" or _zsh_completes(Path.home() / ".zshrc")
     except OSError as error:
         raise Unavailable(f"the completions of {named} cannot be written: {error}") from error
-    print(f"{path}: new shells complete what tidewright takes")
+    which = "" if ready else ", once ~/.zshrc runs `autoload -Uz compinit && compinit`, which it does not yet"
+    print(f"{path}: new shells complete what tidewright takes{which}")
+
+
+def _zsh_completes(startup: Path) -> bool:
+    """Whether zsh completes anything at all: its startup file asks for that, or a framework that does."""
+    said = startup.read_text(encoding="utf-8", errors="replace") if startup.is_file() else ""
+    return any(word in said for word in ("compinit", "oh-my-zsh", "prezto"))
 
 
 def _of_environment() -> Shell:

@@ -37,6 +37,23 @@ def test_it_is_installed_where_the_shell_looks(
     assert not (tmp_path / ".bashrc").exists()
 
 
+@pytest.mark.parametrize(
+    ("startup", "completes"), [("", False), ("autoload -Uz compinit && compinit\n", True)]
+)
+def test_who_installs_for_a_zsh_that_completes_nothing_is_told_what_is_missing(
+    startup: str,
+    completes: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".zshrc").write_text(startup)
+    assert main.run(["completion", "zsh", "--install"]) == 0
+    assert ("compinit" not in capsys.readouterr().out) is completes
+    assert (tmp_path / ".zshrc").read_text().startswith("# tidewright completions\nfpath=(")
+
+
 def test_another_shell_is_refused_with_those_that_there_are(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
