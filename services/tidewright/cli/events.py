@@ -98,6 +98,8 @@ class _ShownEvents:
     def __init__(self, output: Output) -> None:
         self.output = output
         self.begun = False
+        self.reached = 0.0
+        """The greatest time shown so far: of what is listed late that stands in its place, and its own behind it."""
         self.coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
     def print(self, record: Record, event: Event | registry.Unknown | registry.NotAnEvent) -> None:
@@ -123,8 +125,10 @@ class _ShownEvents:
             row, colour = ("", str(record.seq), cls, "", where, f"does not decode: {event}"), _FAILED
             decision = ""
         else:
-            shown = stamp(told(event)).replace("T", " ").removesuffix("Z")
-            row = (shown, str(record.seq), cls, title(event), where, line(event))
+            at = told(event)
+            self.reached = max(self.reached, at)
+            said = line(event) if at == self.reached else f"{line(event)} (of {_written(at)})".strip()
+            row = (_written(self.reached), str(record.seq), cls, title(event), where, said)
             failed = cls == "halt" or (
                 isinstance(event, Outcome) and not isinstance(event, Applied | Superseded)
             )
@@ -141,3 +145,7 @@ class _ShownEvents:
 
     def _painted(self, line: str, colour: int) -> str:
         return f"\x1b[{colour}m{line}\x1b[0m" if self.coloured and colour else line
+
+
+def _written(at: float) -> str:
+    return stamp(at).replace("T", " ").removesuffix("Z")

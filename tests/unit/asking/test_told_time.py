@@ -377,3 +377,14 @@ def test_in_the_order_of_times_a_decision_of_the_demo_stands_right_behind_what_i
             apart.append(n - place[cause_of(event.id)[0]])
     assert len(apart) > 300
     assert max(apart) <= 8  # those with which it was decided, and what has the same time
+
+
+def test_in_the_table_of_events_no_time_goes_back_where_one_is_listed_late(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ordering, "BEHIND", 0)  # as if each stood too far behind its place
+    assert main.run(["events", "--log", str(DEMO)]) == 0
+    rows = capsys.readouterr().out.splitlines()[1:]
+    times = [row[:23] for row in rows]
+    assert times == sorted(times)
+    assert any("(of 20" in row for row in rows)
