@@ -145,7 +145,7 @@ async def test_a_replacement_that_never_comes_leaves_the_node_as_it_was(world: W
 @pytest.mark.parametrize("what", ["pod", "annotation"])
 async def test_what_comes_in_between_keeps_the_node(world: World, what: str) -> None:
     """A pod that takes the room on the way, or somebody who asks that a pod be left alone."""
-    dear, _ = await one_dear_node(world, boot="4")
+    dear, _ = await one_dear_node(world, boot="10")
     await world.until_decided(ReplaceNodes, lambda _: True)
     if what == "pod":
         for i in range(2):  # one finds room beside the others
