@@ -20,7 +20,7 @@ import msgspec
 
 from tests.vectors import spread_passes, spread_placing, spread_wakes
 from tests.vectors.reference.spread.intended import intended, plain
-from tests.vectors.spread_cluster import Cluster
+from tests.vectors.spread_cluster import Cluster, validated
 from tests.vectors.spread_compare import compare
 from tests.vectors.spread_story import run_story
 from tests.vectors.suite import Case, Result, Suite, Verdict
@@ -51,13 +51,7 @@ def spread_admission(case: Case) -> JsonObject:
         found = validation.errors(obj, around, event.get("old"))
     except (msgspec.DecodeError, BadSpread):
         return {"allowed": False, "httpCode": 400, "errorFields": [], "errorCount": 0}
-    return {
-        "allowed": not found,
-        "httpCode": 400 if found else 200,
-        "errorCount": len(found),
-        "errorFields": [e.field for e in found],
-        "errors": [{"field": e.field, "type": e.reason} for e in found],
-    }
+    return validated(found)
 
 
 def lookup_path(case: Case) -> JsonObject:

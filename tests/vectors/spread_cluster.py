@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from tests.vectors.suite import Case
 from tidewright.events.base import JsonObject
 from tidewright.kube.customworkloads import Whitelist, group_version, whitelist_of
+from tidewright.kube.podapi.fielderrors import FieldError
 from tidewright.kube.workloadspreads.spec import Spread, parse
 from tidewright.spread.match.matching import NotFound
 from tidewright.spread.match.pods import VERSIONED_KINDS
@@ -79,3 +82,14 @@ class Cluster:
     def spreads(self) -> list[Spread]:
         given = self.case.get("spreads") or ([self.case["spread"]] if "spread" in self.case else [])
         return [parse(s) for s in given]
+
+
+def validated(found: Sequence[FieldError]) -> JsonObject:
+    """What a request about a spread is answered, as cases have it."""
+    return {
+        "allowed": not found,
+        "httpCode": 400 if found else 200,
+        "errorCount": len(found),
+        "errorFields": [e.field for e in found],
+        "errors": [{"field": e.field, "type": e.reason} for e in found],
+    }

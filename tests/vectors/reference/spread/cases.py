@@ -14,7 +14,7 @@ from tests.vectors.reference.spread.patching import about_space, applies, errors
 from tests.vectors.reference.spread.pods import listed
 from tests.vectors.reference.spread.status import status_of, to_json
 from tests.vectors.reference.spread.ways import Ways
-from tests.vectors.spread_cluster import UID, Cluster
+from tests.vectors.spread_cluster import UID, Cluster, validated
 from tidewright.events.base import JsonObject
 from tidewright.kube.customworkloads import BUILT_IN, BadApiVersion, BadPath
 from tidewright.kube.podapi.merging import merge_patch_of
@@ -232,13 +232,7 @@ def spread_admission(c: Cluster, event: Mapping[str, Any], ways: Ways) -> JsonOb
                 [error] if error.field not in patches else errors_of(workload, patches[error.field], error)
             )
         ]
-    return {
-        "allowed": not found,
-        "httpCode": 400 if found else 200,
-        "errorCount": len(found),
-        "errorFields": [e.field for e in found],
-        "errors": [{"field": e.field, "type": e.reason} for e in found],
-    }
+    return validated(found)
 
 
 def _without_patch(subset: JsonObject) -> JsonObject:
