@@ -16,6 +16,7 @@ from tidewright.provisioning.scaleup.rounds import plan_all
         ("typed sizes", 300, 1.04),
         ("measured sizes", 700, 1.05),  # more sizes than classes
         ("cards", 800, 1.05),
+        ("many small", 800, 1.02),  # all are worth the same: the scarce thing is a place on a node
         ("soon full", 800, 1.05),
         ("taints", 1500, 1.05),
         ("zones", 1500, 1.05),

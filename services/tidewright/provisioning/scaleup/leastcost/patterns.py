@@ -11,11 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from tidewright.provisioning.pack.nodes import Ints, Mask
-from tidewright.provisioning.scaleup.leastcost.bound import Floats
+from tidewright.provisioning.scaleup.leastcost.bound import Floats, added
 from tidewright.provisioning.scaleup.leastcost.problem import Problem
 
 FINE = 16
 """Worths are compared as whole numbers, in this part of the unit of prices: sums of those are the same in any order."""
+EXCHANGES = 64
+"""Pods of one node that give way to larger ones, at most."""
 
 
 def added_up(pods: Floats, worths: Floats) -> Floats:
@@ -129,6 +131,37 @@ def exchanged(
     without = np.broadcast_to(worth, part.shape).copy()
     without[rows, out] = 0.0
     return filled_up(problem, worth, counts, groups=groups, held=part, way=WAYS[0])
+
+
+def enlarged(problem: Problem, worth: Floats, counts: Ints, group: int, pattern: Floats) -> Floats:
+    """A pattern in which pods gave way to larger ones that are worth as much, as long as they fit.
+
+    Where only some of what nodes have is scarce, pods that ask for little of the rest are worth what others are; filled with those first,
+    nodes leave room that nothing uses, and what is left at last asks for much. The smallest give way first, to the largest that fit.
+    """
+    requests = problem.requests.astype(np.float64)
+    capacity = problem.capacity[group].astype(np.float64)
+    share = np.maximum.reduce(requests / np.maximum(capacity, 1.0), axis=1)
+    held, free = pattern.copy(), capacity - added(requests * pattern[:, None])
+    some = np.minimum(problem.most[group], counts).astype(np.float64)
+    if problem.enemies is not None:
+        some[np.logical_or.reduce(problem.enemies, axis=1)] = 0.0
+    order = np.argsort(share, kind="stable").tolist()
+    for _ in range(EXCHANGES):
+        for smaller in order:
+            if held[smaller] <= 0:
+                continue
+            able = (worth >= worth[smaller]) & (share > share[smaller]) & (held < some)
+            able &= np.logical_and.reduce(requests <= free + requests[smaller], axis=1)
+            if able.any():
+                larger = int(np.where(able, share, -1.0).argmax())
+                held[smaller] -= 1.0
+                held[larger] += 1.0
+                free += requests[smaller] - requests[larger]
+                break
+        else:
+            break
+    return held
 
 
 def _size(requests: Floats, free: Floats, way: Way) -> Floats:

@@ -22,6 +22,7 @@ from tidewright.provisioning.scaleup.leastcost.patterns import (
     Pool,
     added_up,
     begun,
+    enlarged,
     exchanged,
     fill,
     whole,
@@ -151,7 +152,8 @@ class _Draft:
                 return
             if best not in groups:
                 continue
-            pattern = held[groups.tolist().index(best)]
+            filled = held[groups.tolist().index(best)]
+            pattern = enlarged(self.problem, worths, self.rest, best, filled)
             each = _worth(pattern, worth)
             some = pattern > 0
             nodes = int((self.counts[some] // pattern[some]).min())
