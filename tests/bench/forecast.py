@@ -17,11 +17,11 @@ import msgspec
 
 from tests.bench.figures import Bench, Figure, Size, figure
 from tidewright.autoscaler.backtest import Row, backtest
-from tidewright.autoscaler.forecast import season
+from tidewright.autoscaler.forecast import bounds, season
 from tidewright.autoscaler.forecast.asked import BY_PRICE
 from tidewright.autoscaler.forecast.load import MOST_METRICS
+from tidewright.autoscaler.forecast.memory import Season
 from tidewright.autoscaler.forecast.price import Band, Price
-from tidewright.autoscaler.forecast.season import Season
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "metrics"
 SERIES = (
@@ -42,7 +42,7 @@ def per_sample(size: Size) -> list[Figure]:
     known = Season(price=Price(Band(500, 1000, 475, 1050, 1, 1000, 50_000, 20_000, 60, 300)))
     begun = time.process_time()
     for n, load in enumerate(loads):
-        confidence = season.sure(known, BY_PRICE)
+        confidence = bounds.sure(known, BY_PRICE)
         season.add(known, n * 15.0, load, lead_s=600, confidence=confidence)
         season.ahead(known, lead_s=600, confidence=confidence)
     taken_us = (time.process_time() - begun) / samples * 1e6

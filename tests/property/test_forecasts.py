@@ -12,10 +12,11 @@ from tests.property.test_autoscaler import specs
 from tests.unit.autoscaler.world import spec
 from tidewright.autoscaler.api.spec import compiled
 from tidewright.autoscaler.backtest import Row, backtest
-from tidewright.autoscaler.forecast import season
+from tidewright.autoscaler.forecast import bounds, season
 from tidewright.autoscaler.forecast.load import MOST_METRICS
+from tidewright.autoscaler.forecast.memory import Season
 from tidewright.autoscaler.forecast.price import Band, Price
-from tidewright.autoscaler.forecast.season import Expected, Season
+from tidewright.autoscaler.forecast.season import Expected
 from tidewright.autoscaler.passes.evaluate import Scene, evaluate
 from tidewright.autoscaler.policy import Policy
 from tidewright.events.facts import MetricSampled
@@ -89,7 +90,7 @@ def test_a_forecast_only_ever_raises(
     assert both.desired <= max(current, rules.max_replicas)
     if both.foreseen is None:
         assert both == alone
-    scene.expected = (Expected(4600.0, bound // 2, bound, season.NO_RHYTHM),)
+    scene.expected = (Expected(4600.0, bound // 2, bound, bounds.NO_RHYTHM),)
     assert evaluate(rules, policy, scene) == alone
 
 

@@ -15,7 +15,7 @@ from tidewright.autoscaler.api.conditions import Change
 from tidewright.autoscaler.api.spec import Rules
 from tidewright.autoscaler.api.status import Kept
 from tidewright.autoscaler.fold.index import NamespaceIndex
-from tidewright.autoscaler.forecast.season import Season
+from tidewright.autoscaler.forecast.memory import Season
 from tidewright.autoscaler.policy import DEFAULT, Policy, as_text, of_text
 from tidewright.events.acting import Acting
 from tidewright.events.autoscaler import RecommendationReceived

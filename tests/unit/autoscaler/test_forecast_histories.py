@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.autoscaler.test_forecasts import ASKS, DAY_S, EVERY_S, RPS, load, ready, started
 from tests.unit.autoscaler.world import NS, World, of, sample
-from tidewright.autoscaler.forecast import season
+from tidewright.autoscaler.forecast import bounds, season
 from tidewright.autoscaler.passes.forecasts import STANDINGS, UNMEASURED
 from tidewright.autoscaler.tell.explaining import EXPLAINER
 from tidewright.events.base import Decision
@@ -90,7 +90,7 @@ def test_a_counter_that_begins_anew_is_one_wrong_forecast() -> None:
 def test_a_constant_history_is_muted_told_and_changes_nothing(value: int) -> None:
     given = fed(started(ASKS), ((at, value) for at, _ in daily(0, 6 * DAY_S)))
     alone = fed(started(), ((at, value) for at, _ in daily(0, 6 * DAY_S)))
-    assert standings(given)[-1] == STANDINGS[season.NO_RHYTHM]
+    assert standings(given)[-1] == STANDINGS[bounds.NO_RHYTHM]
     assert [(s.at, s.replicas) for s in of(given, ScaleWorkload)] == [
         (s.at, s.replicas) for s in of(alone, ScaleWorkload)
     ]
@@ -110,7 +110,7 @@ def test_an_empty_history_is_told_and_changes_nothing() -> None:
     assert any("was not measured yet" in line for line in told)
     given += fed(world, daily(1 * DAY_S, 2 * DAY_S))  # and when it is measured, the rules go on at once
     assert by_rules(given)
-    assert standings(given)[-1] == STANDINGS[season.LEARNING]
+    assert standings(given)[-1] == STANDINGS[bounds.LEARNING]
 
 
 def test_a_clock_that_jumps_ahead_and_on_is_borne() -> None:

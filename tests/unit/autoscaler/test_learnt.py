@@ -12,7 +12,7 @@ from tests.unit.autoscaler.test_forecasts import DAY_S, EVERY_S, RPS, load, run
 from tests.unit.autoscaler.world import NS, World, of, one, pod, sample, spec, workload, wpa
 from tidewright.autoscaler.api.spec import compiled
 from tidewright.autoscaler.decide import DECIDER
-from tidewright.autoscaler.forecast import season
+from tidewright.autoscaler.forecast import memory
 from tidewright.autoscaler.forecast.asked import ANNOTATION, asked
 from tidewright.autoscaler.forecast.learnt import MOST_MODELS, Model, as_data, learn, models
 from tidewright.autoscaler.passes.forecasts import bands, standing
@@ -122,7 +122,7 @@ def test_a_selector_that_cannot_be_read_forgets_nothing_selects_nobody_new_and_i
     assert all(record.lead_s for record in of(run(made, DAY_S + EVERY_S, 3 * DAY_S), RecordForecast))
     known = made.object().forecast
     assert known is not None
-    assert season.days(known.seasons[RPS]) > 2.5
+    assert memory.days(known.seasons[RPS]) > 2.5
     new = world(**broken)
     assert not of(new.begun + run(new, EVERY_S, DAY_S), RecordForecast)
     (told,) = problems(broken)
@@ -175,7 +175,7 @@ def test_a_model_is_taken_over_once_and_goes_on_learning_without_changing_the_co
     assert len(records) == 1
     forecast = made.object().forecast
     assert forecast is not None
-    assert season.days(forecast.seasons[RPS]) > 9
+    assert memory.days(forecast.seasons[RPS]) > 9
     assert msgspec.json.encode(policy.forecast_models) == before
     assert len(msgspec.json.encode(given)) < 4096
 
@@ -212,7 +212,7 @@ def test_a_model_for_another_lead_brings_its_profile_and_not_its_errors() -> Non
     forecast = made.object().forecast
     assert forecast is not None
     known = forecast.seasons[RPS]
-    assert known.judged < 10 * season.ONE
+    assert known.judged < 10 * memory.ONE
     assert max(known.day) > 4 * min(known.day) > 0
 
 
@@ -223,7 +223,7 @@ def test_a_model_of_another_metric_or_object_is_not_taken() -> None:
         run(made, 20 * DAY_S + EVERY_S, 20 * DAY_S + 2 * EVERY_S)
         forecast = made.object().forecast
         assert forecast is not None
-        assert season.days(forecast.seasons[RPS]) == 0
+        assert memory.days(forecast.seasons[RPS]) == 0
 
 
 def altered(**members: Any) -> dict[str, Any]:
@@ -276,8 +276,8 @@ def test_a_model_that_cannot_be_used_is_told_and_the_others_are_used(given: Any,
     [
         {"moments": [0, 2**53, -(2**53)] * 5, "with_load": [2**53] * 5},
         {
-            "unit": 2**44, "day": [8 * season.STEPS] * 96, "week": [8 * season.STEPS] * 168, "usual": [8 * season.STEPS] * 24,
-            "weights": [1e6] * 5, "load": 8 * season.STEPS, "level": 8.0 * season.STEPS, "bins": [0] * 47 + [2**53],
+            "unit": 2**44, "day": [8 * memory.STEPS] * 96, "week": [8 * memory.STEPS] * 168, "usual": [8 * memory.STEPS] * 24,
+            "weights": [1e6] * 5, "load": 8 * memory.STEPS, "level": 8.0 * memory.STEPS, "bins": [0] * 47 + [2**53],
             "total": 2**53, "judged": 2**53, "missed": [0, 2**53, 2**53, 2**53], "covered": 2**53,
         },
     ],

@@ -14,7 +14,7 @@ from tests.unit.autoscaler.test_forecasts import DAY_S, RPS, run, started
 from tests.unit.autoscaler.world import NS, World, external, of, sample, spec, wpa
 from tidewright.autoscaler.api.spec import compiled
 from tidewright.autoscaler.backtest import Row, backtest
-from tidewright.autoscaler.forecast import price, season
+from tidewright.autoscaler.forecast import bounds, memory, price, season
 from tidewright.autoscaler.forecast.asked import ANNOTATION, DEFAULT_CONFIDENCE
 from tidewright.autoscaler.forecast.price import CONFIDENCES, Band, Price, Run
 from tidewright.autoscaler.passes.forecasts import bands, recorded
@@ -104,7 +104,7 @@ def test_what_is_counted_of_the_rules_alone_is_near_what_they_do(members: dict[s
 
 
 def test_it_counts_more_for_more_confidence_and_leaves_less() -> None:
-    known = season.Season(price=Price(BAND))
+    known = memory.Season(price=Price(BAND))
     for at, values in rows(8):
         season.add(known, at, int(values[0] * 1000), lead_s=600, confidence=0.35)
     runs = known.price.runs if known.price is not None else []
@@ -115,16 +115,16 @@ def test_it_counts_more_for_more_confidence_and_leaves_less() -> None:
 
 def test_a_time_without_samples_counts_nothing_and_a_day_fades_it() -> None:
     found = Price(BAND)
-    bounds = [0] * len(CONFIDENCES)
+    likely = [0] * len(CONFIDENCES)
     for passed_s in (0, 300, price.LONGEST_S + 1, 300):
-        price.add(found, passed_s, 100_000, bounds)
+        price.add(found, passed_s, 100_000, likely)
     assert found.seconds == 600
     before = found.runs[0].replica_s
     price.fade(found)
     assert (found.seconds, found.runs[0].replica_s) == (525, before * 7 // 8)
 
 
-def known_of(world: World) -> season.Season:
+def known_of(world: World) -> memory.Season:
     forecast = world.object().forecast
     assert forecast is not None
     return forecast.seasons[RPS]
@@ -153,7 +153,7 @@ def test_it_learns_for_a_day_longer_before_it_takes_part() -> None:
     world = started(BY_PRICE)
     given = run(world, 900, 2.8 * DAY_S)
     assert [c.followed for c in [known_of(world).price] if c is not None] == [-1]
-    assert all(season.mute(known_of(world), confidence) for confidence in CONFIDENCES)
+    assert all(bounds.mute(known_of(world), confidence) for confidence in CONFIDENCES)
     assert not any(record.because for record in of(given, RecordForecast))
     run(world, 2.8 * DAY_S, 3.1 * DAY_S)
     assert [c.followed >= 0 for c in [known_of(world).price] if c is not None] == [True]
@@ -162,9 +162,9 @@ def test_it_learns_for_a_day_longer_before_it_takes_part() -> None:
 def test_a_load_that_is_never_above_takes_no_part_and_says_so() -> None:
     world = started(BY_PRICE, minReplicas=12)
     given = run(world, 900, 4 * DAY_S)
-    assert season.mute(known_of(world), DEFAULT_CONFIDENCE) == season.UNPAID
+    assert bounds.mute(known_of(world), DEFAULT_CONFIDENCE) == bounds.UNPAID
     assert "none is followed" in sentences(of(given, RecordForecast)[-1].because)[0]
-    assert season.UNPAID in {season.mute(known_of(world), confidence) for confidence in CONFIDENCES}
+    assert bounds.UNPAID in {bounds.mute(known_of(world), confidence) for confidence in CONFIDENCES}
     assert any("worth its price" in text for text in world.object().said.values())
 
 
@@ -188,13 +188,13 @@ def lived(
         scaler.rules = compiled(spec(**{"maxReplicas": 30, **members(at)}), namespace=NS, name="wpa")
         if (known := scaler.forecast) is not None:
             of_load = known.seasons[RPS]
-            confidence = season.sure(of_load, known.confidence)
+            confidence = bounds.sure(of_load, known.confidence)
             season.add(of_load, at, load(at), lead_s=known.lead_s, confidence=confidence)
         for record in recorded(scaler, target, Policy(), at):
             records.append(record)
             scaler.forecast = Forecast(
                 lead_s=record.lead_s, confidence=record.confidence, recorded_at=at,
-                seasons=msgspec.convert(record.seasons, dict[str, season.Season]),
+                seasons=msgspec.convert(record.seasons, dict[str, memory.Season]),
             )  # fmt: skip
     return records
 
@@ -214,7 +214,7 @@ MARKS = {"metrics": [external("rps", high="9", app="web")]}
 
 
 def followed_of(record: RecordForecast) -> float:
-    of_load = msgspec.convert(record.seasons, dict[str, season.Season])[RPS]
+    of_load = msgspec.convert(record.seasons, dict[str, memory.Season])[RPS]
     assert of_load.price is not None
     return of_load.price.followed
 
@@ -271,12 +271,12 @@ def test_who_had_muted_itself_before_prices_were_counted_stays_muted() -> None:
     members = {"maxReplicas": 12, "scaleUpLimitFactor": "500", "scaleDownLimitFactor": "90"}
     world.feed(wpa(4 * DAY_S, spec=spec(**members), annotations=BY_PRICE))
     assert known_of(world).price is not None
-    assert season.mute(known_of(world), DEFAULT_CONFIDENCE) == season.OFTEN_WRONG
-    assert season.coverage(known_of(world), DEFAULT_CONFIDENCE) == 0
+    assert bounds.mute(known_of(world), DEFAULT_CONFIDENCE) == bounds.OFTEN_WRONG
+    assert bounds.coverage(known_of(world), DEFAULT_CONFIDENCE) == 0
     run(world, 4 * DAY_S + 900, 5.5 * DAY_S)
     after = known_of(world)
     assert after.price is not None
-    assert season.coverage(after, 0.6) == price.held(after.price, 0.6) / after.price.judged
+    assert bounds.coverage(after, 0.6) == price.held(after.price, 0.6) / after.price.judged
 
 
 def test_who_was_forecast_by_the_default_of_before_goes_on_with_it() -> None:
@@ -289,7 +289,7 @@ def test_who_was_forecast_by_the_default_of_before_goes_on_with_it() -> None:
     assert (after.judged, after.bins) == (before.judged, before.bins)
     assert after.price is not None
     assert after.price.followed == DEFAULT_CONFIDENCE
-    assert season.mute(after, DEFAULT_CONFIDENCE) == ""
+    assert bounds.mute(after, DEFAULT_CONFIDENCE) == ""
 
 
 def test_a_sum_that_replicas_do_not_share_is_not_priced() -> None:
@@ -365,10 +365,10 @@ def test_a_clock_that_jumps_and_samples_that_fail_count_nothing() -> None:
 def test_it_stands_beside_the_question_whether_there_is_a_rhythm_and_not_in_its_place() -> None:
     """Head-room saves something on noise, too: whatever it would be worth, the forecast stays muted."""
     chance = random.Random(5)
-    known = season.Season(price=Price(msgspec.structs.replace(BAND, low=9_000, low_adjusted=8_550)))
+    known = memory.Season(price=Price(msgspec.structs.replace(BAND, low=9_000, low_adjusted=8_550)))
     for n in range(8 * 288):
         season.add(known, n * 300.0, int(100_000 * chance.gauss(1.0, 0.1)), lead_s=600, confidence=0.35)
     assert known.price is not None
     known.price.followed = price.worth(known.price)
     assert known.price.followed > 0
-    assert season.mute(known, known.price.followed) == season.NO_RHYTHM
+    assert bounds.mute(known, known.price.followed) == bounds.NO_RHYTHM

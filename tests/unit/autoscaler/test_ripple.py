@@ -7,10 +7,12 @@ import random
 
 import pytest
 
+from tidewright.autoscaler.forecast import bounds, memory
 from tidewright.autoscaler.forecast import ripple as r
 from tidewright.autoscaler.forecast import season as s
+from tidewright.autoscaler.forecast.bounds import NO_RHYTHM
+from tidewright.autoscaler.forecast.memory import Season
 from tidewright.autoscaler.forecast.ripple import ORDER, STEP_S, Ripple
-from tidewright.autoscaler.forecast.season import NO_RHYTHM, Season
 
 LEAD_S, PERIOD_S = 600.0, 780.0
 CONFIDENCE = 0.5
@@ -48,7 +50,7 @@ def test_a_load_that_comes_and_goes_within_minutes_is_foreseen(every_s: float, n
 def test_it_is_not_looked_for_where_samples_are_too_seldom() -> None:
     known = folded(4, 600)
     assert known.ripple is None
-    assert len(known.weights) == s.TERMS
+    assert len(known.weights) == memory.TERMS
 
 
 def test_noise_stays_muted() -> None:
@@ -56,7 +58,7 @@ def test_noise_stays_muted() -> None:
     for n in range(14 * 288):
         s.add(known, n * 300.0, chance.randrange(300_000, 700_000), lead_s=LEAD_S, confidence=CONFIDENCE)
         if n > 3 * 288:
-            assert s.mute(known, CONFIDENCE) == NO_RHYTHM
+            assert bounds.mute(known, CONFIDENCE) == NO_RHYTHM
 
 
 def test_the_next_steps_are_those_that_come() -> None:

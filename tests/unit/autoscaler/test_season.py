@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
+from tidewright.autoscaler.forecast import bounds, memory
 from tidewright.autoscaler.forecast import season as s
 from tidewright.autoscaler.forecast.load import MOST_METRICS
+from tidewright.autoscaler.forecast.memory import Season
 from tidewright.autoscaler.forecast.price import Band, Price
-from tidewright.autoscaler.forecast.season import Season
 
 DAY_S = 86400
 LEAD_S = 3600.0
@@ -88,24 +89,24 @@ def test_the_bound_holds_about_as_often_as_is_asked() -> None:
     noisy = [(at, int(load * chance.uniform(0.7, 1.3))) for at, load in samples(daily, 21)]
     for confidence in (0.5, 0.9):
         season = folded(iter(noisy), confidence)
-        found = s.coverage(season, confidence)
+        found = bounds.coverage(season, confidence)
         assert found is not None
         assert abs(found - confidence) < 0.08
-        assert not s.mute(season, confidence)
+        assert not bounds.mute(season, confidence)
 
 
 def test_more_confidence_is_a_higher_bound() -> None:
     chance = random.Random(7)
     season = folded((at, int(load * chance.uniform(0.7, 1.3))) for at, load in samples(daily, 14))
-    bounds = [expected(season, confidence).bound for confidence in (0.1, 0.5, 0.7, 0.9, 0.99)]
-    assert bounds == sorted(bounds)
-    assert bounds[0] < bounds[-1]
+    found = [expected(season, confidence).bound for confidence in (0.1, 0.5, 0.7, 0.9, 0.99)]
+    assert found == sorted(found)
+    assert found[0] < found[-1]
 
 
 def test_a_load_without_rhythm_is_muted() -> None:
     chance = random.Random(3)
     season = folded((at, chance.randrange(100_000, 900_000)) for at, _ in samples(daily, 14))
-    assert expected(season).mute == s.NO_RHYTHM
+    assert expected(season).mute == bounds.NO_RHYTHM
 
 
 def test_a_walk_without_rhythm_is_muted() -> None:
@@ -114,7 +115,7 @@ def test_a_walk_without_rhythm_is_muted() -> None:
     for at, _ in samples(daily, 14):
         load = max(1000, load + chance.randrange(-20_000, 20_001))
         walk.append((at, load))
-    assert expected(folded(iter(walk))).mute in (s.NO_RHYTHM, s.OFTEN_WRONG)
+    assert expected(folded(iter(walk))).mute in (bounds.NO_RHYTHM, bounds.OFTEN_WRONG)
 
 
 def test_a_rhythm_that_is_lost_mutes_and_one_that_comes_back_does_not() -> None:
@@ -130,25 +131,25 @@ def test_a_rhythm_that_is_lost_mutes_and_one_that_comes_back_does_not() -> None:
 
 def test_a_bound_that_holds_too_seldom_mutes() -> None:
     season = folded(samples(daily, 14), confidence=0.5)
-    season.judged, season.covered = 100 * s.ONE, 34 * s.ONE
-    assert s.mute(season, 0.5) == s.OFTEN_WRONG
-    season.covered = 36 * s.ONE  # three standard deviations are fifteen of a hundred
-    assert not s.mute(season, 0.5)
+    season.judged, season.covered = 100 * memory.ONE, 34 * memory.ONE
+    assert bounds.mute(season, 0.5) == bounds.OFTEN_WRONG
+    season.covered = 36 * memory.ONE  # three standard deviations are fifteen of a hundred
+    assert not bounds.mute(season, 0.5)
 
 
 @pytest.mark.parametrize("load", [0, 1, 500_000])
 def test_a_constant_load_is_no_rhythm(load: int) -> None:
     season = folded(samples(lambda _: load, 7))
     found = expected(season)
-    assert found.mute == s.NO_RHYTHM
+    assert found.mute == bounds.NO_RHYTHM
     assert found.load == pytest.approx(load, rel=0.01)
 
 
 def test_little_history_is_no_history() -> None:
     assert s.ahead(Season(), lead_s=LEAD_S, confidence=0.9) is None
-    assert expected(folded(samples(daily, 1.5))).mute == s.LEARNING
-    assert s.coverage(Season(), 0.9) is None
-    assert s.mean_error(Season()) is None
+    assert expected(folded(samples(daily, 1.5))).mute == bounds.LEARNING
+    assert bounds.coverage(Season(), 0.9) is None
+    assert bounds.mean_error(Season()) is None
 
 
 def test_gaps_are_borne() -> None:
@@ -184,7 +185,7 @@ def test_a_load_a_million_times_as_great_is_counted_in_greater_steps() -> None:
     season = folded(samples(daily, 9))
     for at, load in samples(lambda at: daily(at) * 1_000_000, 5, start=9 * DAY_S):
         s.add(season, at, load, lead_s=LEAD_S, confidence=0.9)
-    assert max(season.day) < 2 * s.STEPS
+    assert max(season.day) < 2 * memory.STEPS
     assert expected(season).load > 0
 
 
@@ -214,7 +215,7 @@ def test_another_lead_keeps_the_profile_and_forgets_the_errors() -> None:
     day = list(season.day)
     s.unlearn(season)
     assert season.day == day
-    assert expected(season).mute == s.LEARNING
+    assert expected(season).mute == bounds.LEARNING
 
 
 @pytest.mark.parametrize("load", [rising_late, other_every_hour])
@@ -236,4 +237,4 @@ def test_so_they_do_with_a_sample_every_minute_for_weeks(load: Callable[[float],
 
 def test_two_days_are_enough_for_the_longest_lead() -> None:
     season = folded(samples(daily, 2.1), lead_s=21600.0)
-    assert s.mute(season, 0.5) != s.LEARNING
+    assert bounds.mute(season, 0.5) != bounds.LEARNING

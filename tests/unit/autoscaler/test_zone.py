@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from tests.unit.autoscaler.test_forecasts import ASKS, RPS, run, started
 from tests.unit.autoscaler.test_season import LEAD_S, daily, expected, samples
 from tests.unit.autoscaler.world import of, spec, wpa
+from tidewright.autoscaler.forecast import memory
 from tidewright.autoscaler.forecast import season as s
 from tidewright.autoscaler.forecast.asked import ANNOTATION, BadForecast, asked
-from tidewright.autoscaler.forecast.season import DAY, Season
+from tidewright.autoscaler.forecast.memory import DAY, Season
 from tidewright.autoscaler.forecast.zone import BUCKET_S, EXAMPLE, BadZone, shift, zone_of
 from tidewright.events.autoscaler import RecordForecast
 
@@ -92,11 +93,11 @@ def test_another_local_time_turns_the_profile_and_back() -> None:
     season = Season()
     for at, load in samples(daily, 8):
         s.add(season, at, load, lead_s=LEAD_S, confidence=0.9)
-    turned = s.zoned(season, "IST-5:30")
+    turned = memory.zoned(season, "IST-5:30")
     assert [turned.day[(place + 22) % DAY] for place in range(DAY)] == season.day
     assert expected(turned) == expected(season)
-    assert msgspec.json.encode(s.zoned(turned, "")).startswith(b"{")
-    assert s.zoned(turned, "").day == season.day
+    assert msgspec.json.encode(memory.zoned(turned, "")).startswith(b"{")
+    assert memory.zoned(turned, "").day == season.day
 
 
 def test_who_asks_says_the_zone_last() -> None:
@@ -136,6 +137,6 @@ def test_a_model_with_a_zone_that_is_none_is_refused() -> None:
     for at, load in samples(daily, 3):
         s.add(season, at, load, lead_s=LEAD_S, confidence=0.9)
     season.issued, season.came = [], None
-    assert s.problem(season) == ""
+    assert memory.problem(season) == ""
     season.zone = "Mars"
-    assert "zone=Mars" in s.problem(season)
+    assert "zone=Mars" in memory.problem(season)

@@ -11,7 +11,7 @@ import yaml
 
 from tests.exports import write_export
 from tests.unit.cli.test_backtest import SPEC, manifest
-from tidewright.autoscaler.forecast import season
+from tidewright.autoscaler.forecast import bounds, season
 from tidewright.autoscaler.forecast.asked import ANNOTATION
 from tidewright.autoscaler.forecast.load import digest
 from tidewright.autoscaler.policy import of_config, problems
@@ -90,7 +90,7 @@ def test_what_is_learnt_of_a_log_is_configuration_that_the_autoscaler_reads(
     assert sorted(found) == ["demo/flat", "demo/shop"]
     assert found["demo/shop"].lead_s == 1800
     known = found["demo/shop"].seasons[digest(QUERY.format(name="shop"))]
-    assert season.mute(known, found["demo/shop"].confidence) == ""
+    assert bounds.mute(known, found["demo/shop"].confidence) == ""
     ahead = season.ahead(known, lead_s=1800, confidence=0.35)
     assert ahead is not None
     assert abs(ahead.load - 40_000) < 4_000  # at midnight

@@ -6,9 +6,9 @@ import msgspec
 
 from tidewright.autoscaler.fold.targetpods import pods_of
 from tidewright.autoscaler.fold.touched import NOTHING, Touched
-from tidewright.autoscaler.forecast import season
+from tidewright.autoscaler.forecast import bounds, season
 from tidewright.autoscaler.forecast.load import MOST_METRICS, digest, is_per_replica, of_sample
-from tidewright.autoscaler.forecast.season import Season
+from tidewright.autoscaler.forecast.memory import Season
 from tidewright.autoscaler.state import KIND, Autoscaler, Forecast, State
 from tidewright.events.autoscaler import RecordForecast
 from tidewright.events.facts import MetricSampled
@@ -37,7 +37,7 @@ def sampled(state: State, event: MetricSampled, scaler: Autoscaler) -> None:
                 event.at,
                 load,
                 lead_s=forecast.lead_s,
-                confidence=season.sure(known, forecast.confidence),
+                confidence=bounds.sure(known, forecast.confidence),
             )
         return
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tidewright.autoscaler.forecast import price, season
+from tidewright.autoscaler.forecast import bounds, memory, price, season
 from tidewright.autoscaler.forecast.asked import BY_PRICE, MOST_LEAD_S, Asked, goes_on
+from tidewright.autoscaler.forecast.memory import Season
 from tidewright.autoscaler.forecast.price import Band, Price
-from tidewright.autoscaler.forecast.season import Season
 from tidewright.events.base import JsonObject
 
 MOST_MODELS = 50
@@ -35,7 +35,7 @@ def learn(loads: Iterable[tuple[float, int]], asks: Asked, band: Band | None = N
         zone=asks.zone, price=Price(band) if band is not None and asks.confidence == BY_PRICE else None
     )
     for at, load in loads:
-        season.add(known, at, load, lead_s=asks.lead_s, confidence=season.sure(known, asks.confidence))
+        season.add(known, at, load, lead_s=asks.lead_s, confidence=bounds.sure(known, asks.confidence))
     if known.price is not None and price.is_known(known.price):
         known.price.followed = price.worth(known.price)
     known.issued, known.came = [], None
@@ -68,7 +68,7 @@ def models(given: object) -> tuple[dict[str, Model], list[str]]:
         problems = [
             f"{name}: {digest}: {text}"
             for digest, known in model.seasons.items()
-            if (text := season.problem(known))
+            if (text := memory.problem(known))
         ]
         if problems:
             wrong += problems
@@ -85,9 +85,9 @@ def adopted(model: Model, asks: Asked, known: dict[str, Season], now: float) -> 
     as_asked = goes_on(asks, model.lead_s, model.confidence)
     found: dict[str, Season] = {}
     for digest, learnt in model.seasons.items():
-        seen = season.days(known[digest]) if digest in known else -1.0
-        if seen < min(season.LEAST_DAYS, season.days(learnt)):
-            found[digest] = copy = season.zoned(season.moved(learnt, now), asks.zone)
+        seen = memory.days(known[digest]) if digest in known else -1.0
+        if seen < min(bounds.LEAST_DAYS, memory.days(learnt)):
+            found[digest] = copy = memory.zoned(memory.moved(learnt, now), asks.zone)
             if not as_asked:
                 season.unlearn(copy)
             if not as_asked or asks.confidence != BY_PRICE:

@@ -1,148 +1,55 @@
-"""What the past says of a load: a seasonal profile, what deviates from it now, and how wrong that has been. Pure.
+"""What the past says of a load: a seasonal profile, and what deviates from it now. Pure.
 
 One `Season` is folded from the samples of one metric, one at a time (`add`), and says what the load will be a
 lead later (`ahead`). It is a linear forecast of five terms: the profile of the time of day (15-minute buckets),
 what the hour of the week adds to it, and how far the load is off both, over minutes, an hour and six hours; and of a sixth where
 samples come every five minutes or oftener and the lead is half an hour at most: what comes and goes within minutes (`ripple`). Their
-weights are those that would have been best so far: least squares, in which older samples count ever less. How
-far a forecast was off is counted in multiples of the error that is usual at that hour; the upper bound
-is what so many of the forecasts before stayed under.
+weights are those that would have been best so far: least squares, in which older samples count ever less. How far
+that has been off makes the upper bound (`bounds`).
 
-Everything is integers or + - x / and sqrt in plain Python, so that a fold is the same byte for byte anywhere. Times are
-seconds of log time, days and weeks those of UTC, or of the local time that a season names. Loads are in milli; within, they are counted in steps of `unit`,
-chosen so that the greatest has four digits: so two seasons stay below 8 KiB as JSON.
+Everything is integers or + - x / and sqrt in plain Python, so that a fold is the same byte for byte anywhere.
 
 Bounds: `add` and `ahead` take constant time for a given lead. A load below 0 counts as 0.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
 import msgspec
 
 from tidewright.autoscaler.forecast import price, ripple
-from tidewright.autoscaler.forecast.asked import DEFAULT_CONFIDENCE
-from tidewright.autoscaler.forecast.price import CONFIDENCES, Price
+from tidewright.autoscaler.forecast.bounds import (
+    compare_each,
+    has_learnt,
+    margin,
+    multiple_of,
+    multiples,
+    mute,
+)
+from tidewright.autoscaler.forecast.memory import (
+    BINS,
+    DAY,
+    DAY_S,
+    FIRST_BIN,
+    ONE,
+    PER_ERROR,
+    SPANS_S,
+    STEPS,
+    TERMS,
+    WEEK,
+    Issued,
+    Judged,
+    Season,
+)
+from tidewright.autoscaler.forecast.price import Price
 from tidewright.autoscaler.forecast.ripple import STEP_S, Ripple
-from tidewright.autoscaler.forecast.zone import BUCKET_S, BadZone, shift
+from tidewright.autoscaler.forecast.zone import BUCKET_S, shift
 
-DAY, WEEK = 96, 168
-"""Buckets of a day, hours of a week."""
-DAY_S = 86400
 BRIDGED = 8
 """Buckets without a sample that the profile bridges in a straight line; longer gaps stay unknown."""
-STEPS = 4096
-"""A load that sets `unit` has so many steps, and none ever has more than twice as many."""
-SPANS_S = (300.0, 3600.0, 21600.0)
-"""Over which deviations from the profile are averaged."""
-TERMS = 2 + len(SPANS_S)
 PRIOR = (1.0, 1.0, 0.3, 0.2, 0.1, 0.0)
 """The weights of the terms while little is known, the last that of what a ripple says."""
 ISSUED_PER_LEAD = 4
 """So many forecasts within a lead are judged at most: they are much alike, and all that wait are stored."""
-BINS, FIRST_BIN, PER_ERROR = 48, -16, 4
-"""Errors are counted in so many bins, the first of them at -4 times the usual error, each a quarter of it wide."""
-ONE = 1000
-"""What counts once; counts fade, and are integers."""
-LEAST_JUDGED = 20
-LEAST_DAYS = 2
-LESS_JUDGED = 10
-"""Where prices have been counted for a shorter part of what was judged than one of so many, they say nothing yet of how often bounds hold: about until the first day is counted."""
-SKILL = 0.9
-"""A rhythm is one if the error with it is less than this part of the error without."""
-SIGMAS = 3.0
-"""A bound held too seldom if chance, by so many standard deviations, does not explain it."""
-
-LEARNING = "Learning"
-OFTEN_WRONG = "OftenWrong"
-NO_RHYTHM = "NoRhythm"
-UNPAID = "Unpaid"
-
-
-class Issued(msgspec.Struct, array_like=True):
-    """A forecast that waits for what comes; all but `due` in steps.
-
-    Attributes:
-        due: the moment that it is for.
-        terms: those of the forecast.
-        point: what is forecast; `bound` its upper bound.
-        then: the load when it was made, `recent` that of the hour before, `level` of days: what one would expect
-            without a rhythm.
-    """
-
-    due: int
-    terms: list[int]
-    point: int
-    bound: int
-    then: int
-    recent: int
-    level: int
-
-
-class Judged(msgspec.Struct, array_like=True):
-    """A forecast and what came, in milli."""
-
-    at: int
-    point: int
-    bound: int
-    came: int
-
-
-class Season(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What is folded of one metric's load; in steps, where nothing else is said.
-
-    Attributes:
-        zone: the local time of the profile, a rule (`zone`); empty for UTC.
-        unit: milli per step; 0 before the first sample.
-        began: the first bucket, counted from 1970.
-        at: time of the last sample, `load` what it was.
-        bucket: the open one, with `total` and `count` of its samples.
-        closed: the last bucket that went into the profile, `closed_load` its mean.
-        level: mean of some days; `recent` of an hour.
-        day: mean per bucket of the day; -1 where nothing was seen.
-        week: how far each hour of the week is off that.
-        off: how far the load is off the profile, averaged over `SPANS_S`.
-        issued: forecasts that are not due yet, the first to be due first.
-        moments: sums of products of the terms, the upper triangle row by row; `with_load` those with the load.
-        weights: of the terms, as these sums have them.
-        usual: the usual error per hour of the day.
-        bins: how often an error was how many times the usual one, see `BINS`.
-        judged: forecasts whose moment has come; `covered` those whose bound held.
-        missed: sums of errors: of forecasts, and of what one would expect without a rhythm (`Issued`).
-        came: the last that was judged.
-        ripple: what comes and goes within minutes; None where samples are too seldom for that.
-        price: what several confidences cost and save; None where one is asked for, or that cannot be counted.
-    """
-
-    zone: str = ""
-    unit: int = 0
-    began: int = 0
-    at: float = 0.0
-    load: int = 0
-    bucket: int = -1
-    total: int = 0
-    count: int = 0
-    closed: int = -1
-    closed_load: int = 0
-    level: float = 0.0
-    recent: float = 0.0
-    day: list[int] = []
-    week: list[int] = []
-    off: list[float] = []
-    issued: list[Issued] = []
-    moments: list[int] = []
-    with_load: list[int] = []
-    weights: list[float] = []
-    usual: list[int] = []
-    bins: list[int] = []
-    judged: int = 0
-    covered: int = 0
-    missed: list[int] = []
-    came: Judged | None = None
-    ripple: Ripple | None = None
-    price: Price | None = None
 
 
 class Expected(msgspec.Struct, frozen=True):
@@ -202,7 +109,7 @@ def add(season: Season, at: float, load: int, *, lead_s: float, confidence: floa
     season.at, season.load = at, steps
     if not season.issued or at + lead_s - season.issued[-1].due >= lead_s / ISSUED_PER_LEAD:
         _issue(season, lead_s, confidence)
-    if season.price is not None and _has_learnt(season):
+    if season.price is not None and has_learnt(season):
         price.add(season.price, int(passed_s), whole, _bounds(season, season.price, lead_s))
 
 
@@ -339,7 +246,7 @@ def _compare(season: Season, issued: Issued, steps: int) -> None:
     hour = issued.due // 3600 % 24
     usual = season.usual[hour]
     if season.price is not None:
-        _compare_each(season, season.price, error, usual)
+        compare_each(season, season.price, error, usual)
     season.bins[max(0, min(BINS - 1, error * PER_ERROR // max(1, usual) - FIRST_BIN))] += ONE
     season.usual[hour] = usual + _part(abs(error) - usual, 16) if usual else abs(error)
     season.judged += ONE
@@ -356,16 +263,6 @@ def _compare(season: Season, issued: Issued, steps: int) -> None:
     season.came = Judged(
         issued.due, issued.point * season.unit, issued.bound * season.unit, steps * season.unit
     )
-
-
-def _compare_each(season: Season, counted: Price, error: int, usual: int) -> None:
-    """Which of the bounds would have held, as they are worked out when the moment comes."""
-    if not counted.covered:
-        counted.covered = [0] * len(CONFIDENCES)
-    for n, multiple in enumerate(_multiples(season, counted)):
-        if error <= _margin(usual, multiple):
-            counted.covered[n] += price.ONE
-    counted.judged += price.ONE
 
 
 def _weights(season: Season) -> list[float]:
@@ -420,7 +317,7 @@ def _issue(season: Season, lead_s: float, confidence: float) -> None:
     for weight, term in zip(season.weights, terms, strict=False):  # a ripple may say nothing just now
         point += weight * term
     steps = _bounded(point)
-    bound = max(0, steps + _margin(season.usual[due // 3600 % 24], _multiple(season, confidence)))
+    bound = max(0, steps + margin(season.usual[due // 3600 % 24], multiple_of(season, confidence)))
     season.issued.append(Issued(due, terms, steps, bound, season.load, int(season.recent), int(season.level)))
 
 
@@ -447,68 +344,13 @@ def _bounded(steps: float) -> int:
     return int(max(0.0, min(4.0 * STEPS, steps)))
 
 
-def _margin(usual: int, multiple: float) -> int:
-    """What is added to a forecast so that it is enough: so many quarters of the usual error of the hour."""
-    return int(multiple * max(1, usual) / PER_ERROR)
-
-
-def _multiple(season: Season, confidence: float) -> float:
-    """How many quarters of the usual error are enough as often as is asked; before errors are known, twice the usual."""
-    return _multiples_of(season.bins, [_aim(confidence, *_held(season, confidence))])[0]
-
-
-def _multiples(season: Season, counted: Price) -> list[float]:
-    """Likewise of each confidence that is counted."""
-    aims: list[float] = []
-    least = 0.0
-    for asked, held in zip(CONFIDENCES, counted.covered or CONFIDENCES, strict=True):
-        least = max(least, _aim(asked, held, counted.judged))
-        aims.append(least)
-    return _multiples_of(season.bins, aims)
-
-
-def _multiples_of(bins: Sequence[int], aims: Sequence[float]) -> list[float]:
-    """Of parts of the errors so far, the multiple that each stayed under; the parts grow."""
-    total = sum(bins)
-    if not total:
-        return [2.0 * PER_ERROR] * len(aims)
-    wanted = [total * aim for aim in aims]
-    found: list[float] = []
-    below, next_one = 0, wanted[0]
-    for n, count in enumerate(bins):
-        if not count:
-            continue
-        while below + count >= next_one:
-            found.append(FIRST_BIN + n + (next_one - below) / count)
-            if len(found) == len(wanted):
-                return found
-            next_one = wanted[len(found)]
-        below += count
-    return found + [float(FIRST_BIN + BINS)] * (len(wanted) - len(found))
-
-
-def _held(season: Season, confidence: float) -> tuple[float, int]:
-    """Forecasts whose bound held, and of how many: as they were issued, as long as too few were compared with each confidence."""
-    of, times = season.price, ONE // price.ONE
-    if of is None or LESS_JUDGED * of.judged * times < season.judged:
-        return season.covered, season.judged
-    return price.held(of, confidence) * times, of.judged * times
-
-
-def _aim(confidence: float, covered: float, judged: int) -> float:
-    """How many of the errors so far a bound is to cover: some more than asked, while bounds have held less often than that."""
-    if not judged:
-        return confidence
-    return min(0.995, confidence + 2 * max(0.0, confidence - covered / judged))
-
-
 def ahead(season: Season, *, lead_s: float, confidence: float) -> Expected | None:
     """What is expected until a lead after the last sample; None before any."""
     if not season.unit:
         return None
     course = _course(season, lead_s)
     load = max(steps for steps, _ in course)
-    bound = _bound(course, _multiple(season, confidence))
+    bound = _bound(course, multiple_of(season, confidence))
     return Expected(season.at + lead_s, load * season.unit, bound * season.unit, mute(season, confidence))
 
 
@@ -536,144 +378,10 @@ def _course(season: Season, lead_s: float) -> list[tuple[int, int]]:
 
 def _bound(course: list[tuple[int, int]], multiple: float) -> int:
     """What a course stays under."""
-    return max(0, *[steps + _margin(usual, multiple) for steps, usual in course])
+    return max(0, *[steps + margin(usual, multiple) for steps, usual in course])
 
 
 def _bounds(season: Season, counted: Price, lead_s: float) -> list[int]:
     """What the load stays under until a lead from now, by the confidences that are counted; milli."""
     course = _course(season, lead_s)
-    return [_bound(course, multiple) * season.unit for multiple in _multiples(season, counted)]
-
-
-def sure(season: Season, asked: float) -> float:
-    """How often a bound is to hold: as is asked, or as is worth its price."""
-    counted = season.price
-    return asked or (counted.followed if counted is not None and counted.followed > 0 else DEFAULT_CONFIDENCE)
-
-
-def _has_learnt(season: Season) -> bool:
-    return season.judged >= LEAST_JUDGED * ONE and season.bucket - season.began >= LEAST_DAYS * DAY
-
-
-def mute(season: Season, confidence: float) -> str:
-    """Why nothing follows from what a season says; empty when something does.
-
-    A coverage of exactly what was asked is below it half of the time, by chance: it counts as too low when chance
-    does not explain it.
-    """
-    if not _has_learnt(season):
-        return LEARNING
-    covered, judged = _held(season, confidence)
-    if judged:
-        chance = SIGMAS * math.sqrt(confidence * (1 - confidence) / (judged / ONE))
-        if covered / judged < confidence - chance:
-            return OFTEN_WRONG
-    if season.missed[0] >= SKILL * min(season.missed[1:]):
-        return NO_RHYTHM
-    if season.price is None:
-        return ""
-    if season.price.followed < 0:
-        return LEARNING
-    return UNPAID if season.price.followed == 0 or price.is_dear(season.price) else ""
-
-
-def coverage(season: Season, confidence: float) -> float | None:
-    """The part of the forecasts whose bound held; None before any was judged."""
-    covered, judged = _held(season, confidence)
-    return covered / judged if judged else None
-
-
-def mean_error(season: Season) -> float | None:
-    """By how much forecasts were off on average, milli; None before any was judged."""
-    return season.missed[0] * ONE * season.unit / season.judged if season.judged else None
-
-
-def days(season: Season) -> float:
-    """How much of a load has been seen, from its first sample to its last."""
-    return (season.bucket - season.began) / DAY if season.unit else 0.0
-
-
-def moved(season: Season, until: float) -> Season:
-    """A copy that was learnt up to within a week before a moment: the same hour of the same day of the week, so many weeks later.
-
-    Forecasts that wait for what comes are left out, for what came then is not what comes now.
-    """
-    copy = msgspec.convert(msgspec.to_builtins(season), Season)
-    weeks = (until - copy.at) // (7 * DAY_S)
-    copy.at += weeks * 7 * DAY_S
-    shift = int(weeks) * 7 * DAY
-    copy.began, copy.bucket = copy.began + shift, copy.bucket + shift
-    copy.closed = copy.closed + shift if copy.closed >= 0 else -1
-    copy.issued, copy.came = [], None
-    if copy.ripple is not None:
-        copy.ripple = copy.ripple.learnt()
-    return copy
-
-
-def zoned(season: Season, zone: str) -> Season:
-    """The same by another local time, as the two are when the last sample came."""
-    if season.zone == zone:
-        return season
-    copy = msgspec.convert(msgspec.to_builtins(season), Season)
-    copy.zone = zone
-    if season.unit:
-        bucket = int(season.at // BUCKET_S)
-        later = shift(zone, bucket) - shift(season.zone, bucket)
-        copy.day = [season.day[(place - later) % DAY] for place in range(DAY)]
-        copy.week = [season.week[(hour - later // 4) % WEEK] for hour in range(WEEK)]
-    return copy
-
-
-_MOST, _MOST_STEPS, _MOST_UNIT, _MOST_WEIGHT = 2**53, 8 * STEPS, 2**44, 1_000_000
-"""With these whatever is worked out of a season fits into the 64 bits that a log has for an integer."""
-_LATEST = 253_402_300_800  # the year 10000
-
-
-def problem(season: Season) -> str:
-    """What is wrong with a season that was not folded here; empty where nothing is."""
-    if not 0 < season.unit <= _MOST_UNIT:
-        return f"unit={season.unit}: from 1 to {_MOST_UNIT} is possible"
-    try:
-        shift(season.zone, 0)
-    except BadZone as error:
-        return str(error)
-    if season.issued or season.came is not None:
-        return "issued, came: what waits or was judged elsewhere says nothing here, leave both out"
-    if not 0 <= season.at < _LATEST:
-        return f"at={season.at}: seconds since 1970 are needed"
-    if (
-        not 0 <= season.began <= season.bucket == int(season.at // BUCKET_S)
-        or not -1 <= season.closed <= season.bucket
-    ):
-        return (
-            f"at={season.at}, began={season.began}, closed={season.closed}, bucket={season.bucket}: the bucket is that of `at` "
-            f"({season.at // BUCKET_S:.0f}), and none of the others is later"
-        )
-    terms = TERMS + 1 if len(season.weights) > TERMS else TERMS
-    lists: tuple[tuple[str, Sequence[float], int, int, int], ...] = (
-        ("count", (season.count,), 1, 1, _MOST),
-        ("day", season.day, DAY, -1, _MOST_STEPS),
-        ("week", season.week, WEEK, -_MOST_STEPS, _MOST_STEPS),
-        ("off", season.off, len(SPANS_S), -_MOST_STEPS, _MOST_STEPS),
-        ("moments", season.moments, terms * (terms + 1) // 2, -_MOST, _MOST),
-        ("with_load", season.with_load, terms, -_MOST, _MOST),
-        ("weights", season.weights, terms, -_MOST_WEIGHT, _MOST_WEIGHT),
-        ("usual", season.usual, 24, 0, _MOST_STEPS),
-        ("bins", season.bins, BINS, 0, _MOST),
-        ("missed", season.missed, 4, 0, _MOST),
-        ("judged, covered", (season.judged, season.covered), 2, 0, _MOST),
-        ("total", (season.total,), 1, 0, _MOST),
-        ("load, closed_load", (season.load, season.closed_load), 2, 0, _MOST_STEPS),
-        ("level, recent", (season.level, season.recent), 2, 0, _MOST_STEPS),
-    )
-    if season.ripple is not None and (text := ripple.problem(season.ripple)):
-        return f"ripple: {text}"
-    if season.price is not None and (text := price.problem(season.price)):
-        return f"price: {text}"
-    for name, values, count, least, most in lists:
-        if len(values) != count:
-            return f"{name}: {len(values)} values, {count} are needed"
-        for value in values:
-            if not least <= value <= most:
-                return f"{name}: {value}, from {least} to {most} is possible"
-    return ""
+    return [_bound(course, multiple) * season.unit for multiple in multiples(season, counted)]

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator, Sequence
 import msgspec
 
 from tidewright.autoscaler.api.spec import Rules
-from tidewright.autoscaler.forecast import price, season
+from tidewright.autoscaler.forecast import bounds, memory, price, season
 from tidewright.autoscaler.forecast.asked import (
     ANNOTATION,
     BY_PRICE,
@@ -19,10 +19,12 @@ from tidewright.autoscaler.forecast.asked import (
     goes_on,
     selects,
 )
+from tidewright.autoscaler.forecast.bounds import LEARNING, NO_RHYTHM, OFTEN_WRONG, UNPAID
 from tidewright.autoscaler.forecast.learnt import adopted
 from tidewright.autoscaler.forecast.load import MOST_METRICS, digest, shares
+from tidewright.autoscaler.forecast.memory import Season
 from tidewright.autoscaler.forecast.price import Band, Price
-from tidewright.autoscaler.forecast.season import LEARNING, NO_RHYTHM, OFTEN_WRONG, UNPAID, Expected, Season
+from tidewright.autoscaler.forecast.season import Expected
 from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.state import Autoscaler, Forecast
 from tidewright.autoscaler.tell.messages import NORMAL, WARNING, Message
@@ -61,7 +63,7 @@ def _expected(forecast: Forecast, query: str, now: float) -> Expected | None:
     known = forecast.seasons.get(digest(query))
     if known is None or now - known.at > forecast.lead_s:
         return None
-    return season.ahead(known, lead_s=forecast.lead_s, confidence=season.sure(known, forecast.confidence))
+    return season.ahead(known, lead_s=forecast.lead_s, confidence=bounds.sure(known, forecast.confidence))
 
 
 def wanted(scaler: Autoscaler, policy: Policy) -> tuple[Asked | None, str]:
@@ -120,7 +122,7 @@ def recorded(
     ):
         if known is not None and not goes_on(asks, known.lead_s, known.confidence):
             seasons = _unlearnt(seasons)
-        seasons = {key: season.zoned(learnt, asks.zone) for key, learnt in seasons.items()} | given
+        seasons = {key: memory.zoned(learnt, asks.zone) for key, learnt in seasons.items()} | given
         if asks.confidence == BY_PRICE:
             before = -1.0 if known is None or not known.confidence else known.confidence
             # by days of the clock: a record for another reason puts off the next, and is not to put off this
@@ -216,7 +218,7 @@ def figures(display: str, of: Price) -> dict[str, Scalar]:
 
 def _given(
     scaler: Autoscaler, target: ObjectRef, policy: Policy, asks: Asked, at: float
-) -> dict[str, season.Season]:
+) -> dict[str, Season]:
     """What the configuration knows better of the metrics that the spec has."""
     model = (
         policy.forecast_models.get(f"{target.namespace}/{target.name}") if policy.forecast_models else None
@@ -234,14 +236,14 @@ def _keys(scaler: Autoscaler) -> dict[str, None]:
     return dict.fromkeys(digest(metric.query) for metric in metrics)
 
 
-def _in_use(scaler: Autoscaler, known: Forecast) -> dict[str, season.Season]:
+def _in_use(scaler: Autoscaler, known: Forecast) -> dict[str, Season]:
     """What is known of the metrics that the spec still has."""
     return {key: known.seasons[key] for key in _keys(scaler) if key in known.seasons}
 
 
-def _unlearnt(seasons: dict[str, season.Season]) -> dict[str, season.Season]:
+def _unlearnt(seasons: dict[str, Season]) -> dict[str, memory.Season]:
     """The profiles without the errors: those of another lead, or for another confidence, say nothing."""
-    copies = msgspec.convert(msgspec.to_builtins(seasons), dict[str, season.Season])
+    copies = msgspec.convert(msgspec.to_builtins(seasons), dict[str, Season])
     for copy in copies.values():
         season.unlearn(copy)
         copy.price = None
@@ -260,7 +262,7 @@ def messages(scaler: Autoscaler, policy: Policy) -> Iterator[Message]:
 def standing(forecast: Forecast) -> str:
     """Why forecasts of an object take no part; empty when those of a metric do."""
     mutes = [
-        season.mute(known, season.sure(known, forecast.confidence))
+        bounds.mute(known, bounds.sure(known, forecast.confidence))
         for known in forecast.seasons.values()
         if known.unit
     ]
@@ -270,5 +272,5 @@ def standing(forecast: Forecast) -> str:
 def followed(forecast: Forecast) -> float:
     """How often the bound of the first metric is to hold; 0 where nothing is known of one."""
     for known in forecast.seasons.values():
-        return season.sure(known, forecast.confidence)
+        return bounds.sure(known, forecast.confidence)
     return 0.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidewright.autoscaler.api.spec import Metric, Rules
-from tidewright.autoscaler.forecast import season
+from tidewright.autoscaler.forecast import bounds, season
 from tidewright.autoscaler.forecast.load import MOST_METRICS, digest
-from tidewright.autoscaler.forecast.season import Season
+from tidewright.autoscaler.forecast.memory import Season
 from tidewright.autoscaler.passes import forecasts
 from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.state import Autoscaler, Forecast
@@ -48,7 +48,7 @@ def _metric(forecast: Forecast, metric: Metric, now: float) -> Iterator[str]:
     if known is None:
         yield f"The load of {metric.display} is to be forecast {lead} ahead, and was not measured yet."
         return
-    confidence = season.sure(known, forecast.confidence)
+    confidence = bounds.sure(known, forecast.confidence)
     expected = season.ahead(known, lead_s=forecast.lead_s, confidence=confidence)
     if expected is not None:
         old = " (of an old value: it takes no part)" if now - known.at > forecast.lead_s else ""
@@ -69,7 +69,7 @@ def priced(known: Season, display: str) -> Iterator[str]:
 
 
 def _came(known: Season, confidence: float) -> Iterator[str]:
-    came, covered = known.came, season.coverage(known, confidence)
+    came, covered = known.came, bounds.coverage(known, confidence)
     if came is None or covered is None:
         return
     held = "held" if came.came <= came.bound else "did not hold"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tidewright.autoscaler.api.conditions import Setting
 from tidewright.autoscaler.api.spec import Rules
-from tidewright.autoscaler.forecast import season
+from tidewright.autoscaler.forecast import bounds
 from tidewright.autoscaler.forecast.load import digest
 from tidewright.autoscaler.passes.combine import Calculation
 from tidewright.autoscaler.passes.conditions import (
@@ -105,10 +105,10 @@ def of_forecast(rules: Rules, forecast: Forecast) -> Values:
         known = forecast.seasons.get(digest(metric.query))
         if known is None:
             continue
-        confidence = season.sure(known, forecast.confidence)
-        values[Series("forecast_muted", metric.name)] = float(bool(season.mute(known, confidence)))
+        confidence = bounds.sure(known, forecast.confidence)
+        values[Series("forecast_muted", metric.name)] = float(bool(bounds.mute(known, confidence)))
         values[Series("forecast_confidence", metric.name)] = confidence
-        covered, error = season.coverage(known, confidence), season.mean_error(known)
+        covered, error = bounds.coverage(known, confidence), bounds.mean_error(known)
         if covered is not None and error is not None:
             values[Series("forecast_coverage", metric.name)] = covered
             values[Series("forecast_error", metric.name)] = error

@@ -188,21 +188,21 @@ def _learnt(series: Series, rules: Rules, asks: Asked) -> Model:
 
 def _told(key: str, model: Model) -> list[str]:
     """What was learnt, a line per metric, and one of the confidence that is worth its price where none is named."""
-    from tidewright.autoscaler.forecast import season
+    from tidewright.autoscaler.forecast import bounds, memory
     from tidewright.autoscaler.passes.forecasts import STANDINGS
     from tidewright.autoscaler.tell.foretelling import priced
 
     lines = []
     for known in model.seasons.values():
-        confidence = season.sure(known, model.confidence)
-        error, covered = season.mean_error(known), season.coverage(known, confidence)
+        confidence = bounds.sure(known, model.confidence)
+        error, covered = bounds.mean_error(known), bounds.coverage(known, confidence)
         held = (
             ""
             if covered is None or error is None
             else f", the bound held in {covered:.0%}, off by {error / 1000:.3g} on average"
         )
         lines.append(
-            f"{key}: {season.days(known):.1f} days of load{held}: {STANDINGS[season.mute(known, confidence)]}."
+            f"{key}: {memory.days(known):.1f} days of load{held}: {STANDINGS[bounds.mute(known, confidence)]}."
         )
         lines += [f"{key}: {sentence}" for sentence in priced(known, "the load")]
     return lines
