@@ -38,7 +38,7 @@ class Walk:
         self.shape = shape
         self.room = grid.capacity(shape)
         self._tied = grid.devices.ties(shape)
-        self._spread = [_SpreadCount(grid, shape, constraint, discounted) for constraint in shape.spread]
+        self._spread = [SpreadCount(grid, shape, constraint, discounted) for constraint in shape.spread]
         self._apart = [
             _domain_counts(grid, term.key, (shape.digest,))
             for term in shape.anti_affinity
@@ -82,7 +82,7 @@ class Walk:
             self._beside.take(row)
 
 
-class _SpreadCount:
+class SpreadCount:
     """Matching pods per domain of one spread constraint, and which domains count for the minimum."""
 
     def __init__(
@@ -109,6 +109,7 @@ class _SpreadCount:
             if constraint.honor_taints and untolerated(shape, (Taint(TO_BE_DELETED),)) is not None:
                 counting[discounted.ghost] = False
         self.counting = counting
+        self.values = grid.column(constraint.key)[1]
         self.ids, self.counts = _domain_counts(grid, constraint.key, matching, counting)
         for digest in matching if grid.leaving else ():
             for row, pods in grid.leaving.get(digest, {}).items():
@@ -124,6 +125,10 @@ class _SpreadCount:
         fine = self.counts + self.own - lowest <= self.constraint.max_skew
         mask: Mask = (self.ids >= 0) & fine[self.ids]
         return mask
+
+    def pods(self) -> dict[str, int]:
+        """Matching pods per domain, of those that count for the minimum."""
+        return {self.values[domain]: int(self.counts[domain]) for domain in self.domains.tolist()}
 
     def take(self, row: int) -> None:
         if self._counts and self.counting[row]:

@@ -11,11 +11,19 @@ from collections.abc import Container, Mapping, Sequence
 import msgspec
 
 from tidewright.kube.podshape import PodShape
-from tidewright.provisioning.cluster.groups import cannot_grow, sibling
+from tidewright.provisioning.cluster.groups import Group, cannot_grow, sibling
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.scaleup.coming import planned
-from tidewright.provisioning.scaleup.leastcost.planning import GroupShare, Joint, jointly, plain, related_to
+from tidewright.provisioning.scaleup.leastcost.domains import uneven
+from tidewright.provisioning.scaleup.leastcost.planning import (
+    GroupShare,
+    Joint,
+    divisible,
+    jointly,
+    plain,
+    related_to,
+)
 from tidewright.provisioning.scaleup.leastcost.prices import Prices, prices_of
 from tidewright.provisioning.scaleup.leastcost.reasons import one_by_one, reasons_of
 from tidewright.provisioning.scaleup.options import Look, as_option, look, plan
@@ -48,13 +56,33 @@ def plan_all(
     the room that the new nodes have left first. All-or-nothing here means: all pods, over all groups.
     With the expander `least-cost` what can be is planned as one before.
     """
-    rounds = _Rounds(items, world, redistribute)
     if LEAST_COST not in world.settings.expander:
+        rounds = _Rounds(items, world, redistribute)
         rounds.one_by_one(rounds.shapes)
         return rounds.plan(all_or_nothing)
-    rounds.jointly()
+    return _better(_least_cost(items, world, redistribute), items, world, redistribute).plan(all_or_nothing)
+
+
+def _least_cost(items: Sequence[Item], world: World, redistribute: bool) -> _Rounds:
+    """What can be planned as one, at least cost, and then the rest.
+
+    Where pods divided among domains do not all get a place, they stand unevenly, and cannot: those are planned one by one, then.
+    """
+    spread = divisible([item.shape for item in items], world.grid)
+    rounds = _jointly(items, world, redistribute, spread)
+    if unevenly := rounds.unevenly(spread, world):
+        spread -= unevenly
+        rounds = _jointly(items, world, redistribute, spread)
+        if rounds.unevenly(spread, world):
+            rounds = _jointly(items, world, redistribute, frozenset())
     rounds.one_by_one(rounds.shapes)
-    return _better(rounds, items, world, redistribute).plan(all_or_nothing)
+    return rounds
+
+
+def _jointly(items: Sequence[Item], world: World, redistribute: bool, divided: frozenset[str]) -> _Rounds:
+    rounds = _Rounds(items, world, redistribute)
+    rounds.jointly(divided)
+    return rounds
 
 
 def _better(rounds: _Rounds, items: Sequence[Item], world: World, redistribute: bool) -> _Rounds:
@@ -74,18 +102,19 @@ def _better(rounds: _Rounds, items: Sequence[Item], world: World, redistribute: 
         redistribute,
     )
     plainly.one_by_one(plainly.shapes)
+    spread = divisible(list(plainly.shapes.values()), world.grid)
     if any(there > here for here, there in zip(placed, plainly.total.placed, strict=True)):
-        same = _Rounds(
-            [Item(i.shape, n) for i, n in zip(items, plainly.total.placed, strict=True)], world, redistribute
-        )
-        same.jointly()
-        same.one_by_one(same.shapes)
+        if plainly.unevenly(spread, world):
+            return rounds
+        helped = [Item(i.shape, n) for i, n in zip(items, plainly.total.placed, strict=True)]
+        same = _least_cost(helped, world, redistribute)
         if same.total.placed != plainly.total.placed or not _cheaper(same, plainly, same.prices):
             return plainly
         same.widen(items)
         same.one_by_one(same.shapes)
         return same
-    if plainly.total.placed == placed and _cheaper(plainly, rounds, rounds.prices):
+    same_pods = plainly.total.placed == placed and not plainly.unevenly(spread, world, everywhere=True)
+    if same_pods and _cheaper(plainly, rounds, rounds.prices):
         plainly.total.why = one_by_one(plainly.price(rounds.prices), rounds.price(rounds.prices))
         return plainly
     return rounds
@@ -104,6 +133,7 @@ class _Rounds:
         remaining: pods without a place, by shape.
         first: what the first look at the groups said.
         joint: what was planned as one.
+        divided: shapes of which so many pods each were planned for the domains over which they are spread.
         prices: of one node of each group, where it is to cost least.
     """
 
@@ -123,6 +153,7 @@ class _Rounds:
         self.total = Plan(result=NO_OPTIONS, option_pods=(0,) * len(items), placed=(0,) * len(items))
         self.first: Plan | None = None
         self.joint: Joint | None = None
+        self.divided: frozenset[str] = frozenset()
         self.prices: Mapping[NodeGroupId, int] = {}
         self._rounds = 0
 
@@ -149,8 +180,9 @@ class _Rounds:
             self._take(step, waiting)
             self._settle()
 
-    def jointly(self) -> None:
-        """All that can be planned as one, at least cost; what looks at other nodes comes before it, one by one."""
+    def jointly(self, divided: frozenset[str]) -> None:
+        """All that can be planned as one, at least cost; what looks at other nodes comes before it, one by one, but for shapes that are divided."""
+        self.divided = divided
         asked = look(self.items, self.trial)
         node = prices_of([group for group in asked.valid if group.template is not None], self.items).node
         self.prices = node | {other: node[g.id] for g in asked.valid for other in g.also if g.id in node}
@@ -159,13 +191,13 @@ class _Rounds:
         )
         shapes = list(self.shapes.values())
         related = related_to(self.trial.grid, shapes)
-        special = {shape.digest for shape in shapes if not plain(shape, related)}
+        special = {s.digest for s in shapes if s.digest not in divided and not plain(s, related)}
         if special:
             self.one_by_one(special)
         waiting = self.waiting()
         if special or len(waiting) < len(self.items):
             asked = look(waiting, self.trial)
-        self.joint = joint = jointly(waiting, asked.valid, asked.fits, self.trial)
+        self.joint = joint = jointly(waiting, asked.valid, asked.fits, self.trial, divided)
         if joint is None:
             return
         options = []
@@ -191,11 +223,36 @@ class _Rounds:
             share.estimate,
             items=[Item(item.shape, pods) for item, pods in zip(waiting, held, strict=True)],
             valid=valid,
-            fits={g.id: [number for number in asked.fits[g.id] if number in mine] for g in valid},
+            fits={
+                g.id: [n for n in asked.fits[g.id] if n in mine and not self._apart(waiting[n], g, share)]
+                for g in valid
+            },
             world=self.trial,
             all_or_nothing=False,
             redistribute=self.redistribute,
         )
+
+    def _apart(self, item: Item, group: Group, share: GroupShare) -> bool:
+        """Whether these pods are for another domain than that of a group."""
+        if item.shape.digest not in self.divided:
+            return False
+        key = item.shape.spread[0].key
+        return group.labels.get(key) != share.group.labels.get(key)
+
+    def unevenly(self, spread: Container[str], before: World, *, everywhere: bool = False) -> set[str]:
+        """Of these shapes those that came to stand in domains as they cannot once these nodes are there, or nodes `everywhere` where they can come."""
+        able = self.first.able if everywhere and self.first is not None else {}
+        return {
+            item.shape.digest
+            for number, item in enumerate(self.items)
+            if item.shape.digest in spread
+            and uneven(
+                item.shape,
+                before.grid,
+                self.trial.grid,
+                [group for group in before.groups if number in able.get(group.id, ())],
+            )
+        }
 
     def _take(self, step: Plan, waiting: Sequence[Item]) -> None:
         self._rounds += 1

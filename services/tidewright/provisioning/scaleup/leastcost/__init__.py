@@ -2,6 +2,7 @@
 
 prices    what a node of each group costs: its price, or what it has weighted by how scarce that is
 problem   the pods as classes, the groups as columns: integers, and nothing else
+domains   pods that are spread over zones, divided among these: then they are like others
 bound     what no plan of these pods can cost less than, and what each pod is worth by it
 patterns  what one node may hold: the best of each group for given worths, and all that were found
 master    which patterns, how often, in fractions: a linear programme over those found so far

@@ -1,13 +1,14 @@
 """From pods that wait to nodes of all groups at least cost: the problem put, and its answer read.
 
-What is planned here as one are pods whose shapes do not look at other nodes, over groups that may grow by any number. The rounds of
+What is planned here as one are pods whose shapes do not look at other nodes, or only for the even spread over domains by which they are divided
+beforehand, over groups that may grow by any number. The rounds of
 `scaleup.rounds` see to the others, and make what is chosen here into sizes: cut by limits, shared out among groups that are alike.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tidewright.kube.podshape import HOSTNAME, PodShape
@@ -17,6 +18,7 @@ from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.pack.templates import Estimate, Layout
+from tidewright.provisioning.scaleup.leastcost.domains import parts_of, without_spread
 from tidewright.provisioning.scaleup.leastcost.prices import Prices, prices_of
 from tidewright.provisioning.scaleup.leastcost.problem import (
     MOST_CLASSES,
@@ -51,6 +53,14 @@ class Joint(NamedTuple):
     bound: int
 
 
+class _Wanted(NamedTuple):
+    """What is planned as one class of pods: an item by its number, or what of it goes to one domain, and the groups whose nodes take it."""
+
+    number: int
+    item: Item
+    groups: frozenset[NodeGroupId]
+
+
 def plain(shape: PodShape, related: Iterable[PodShape]) -> bool:
     """Whether where a pod goes depends on nothing but what is on that node; `related` as `related_to` has it."""
     if not counted_alone(shape) or shape.claims or shape.single:
@@ -62,6 +72,15 @@ def plain(shape: PodShape, related: Iterable[PodShape]) -> bool:
     )
 
 
+def divisible(shapes: Sequence[PodShape], grid: Grid) -> frozenset[str]:
+    """Those of the shapes, by digest, that would be `plain` if it were settled in which domain their pods go."""
+    related = related_to(grid, shapes)
+    settled = {shape.digest: without_spread(shape, shapes) for shape in shapes}
+    return frozenset(
+        digest for digest, shape in settled.items() if shape is not None and plain(shape, related)
+    )
+
+
 def related_to(grid: Grid, others: Iterable[PodShape]) -> list[PodShape]:
     """Shapes with terms that others may be selected by: on nodes, or waiting."""
     here = [grid.shapes[digest] for digest, rows in grid.where.items() if rows]
@@ -69,7 +88,11 @@ def related_to(grid: Grid, others: Iterable[PodShape]) -> list[PodShape]:
 
 
 def jointly(
-    items: Sequence[Item], groups: Sequence[Group], fits: Mapping[NodeGroupId, Sequence[int]], world: World
+    items: Sequence[Item],
+    groups: Sequence[Group],
+    fits: Mapping[NodeGroupId, Sequence[int]],
+    world: World,
+    divided: Collection[str] = (),
 ) -> Joint | None:
     """Nodes for these items at least cost; None where none of the groups can be planned with others, or nothing fits them.
 
@@ -78,34 +101,46 @@ def jointly(
         groups: those that can grow.
         fits: group to the numbers of the items that it holds.
         world: its limits, and the terms of pods on its nodes.
+        divided: shapes that are spread over domains, and are plain but for that.
     """
     several = [g for g in groups if not g.zero_or_max and g.template is not None and fits[g.id]]
-    shapes = [item.shape for item in items]
-    related = related_to(world.grid, shapes)
-    alone = {number for number, shape in enumerate(shapes) if plain(shape, related)}
-    numbers = sorted(alone.intersection(number for g in several for number in fits[g.id]))
-    if not numbers:
+    related = related_to(world.grid, [item.shape for item in items])
+    hosts: dict[int, set[NodeGroupId]] = {}
+    for group in several:
+        for number in fits[group.id]:
+            hosts.setdefault(number, set()).add(group.id)
+    wanted: list[_Wanted] = []
+    for number in sorted(hosts):
+        item = items[number]
+        if item.shape.digest in divided:
+            holding = [g for g in several if g.id in hosts[number]]
+            wanted += [
+                _Wanted(number, Item(item.shape, part.pods), part.groups)
+                for part in parts_of(item, holding, world.grid)
+            ]
+        elif plain(item.shape, related):
+            wanted.append(_Wanted(number, item, frozenset(hosts[number])))
+    if not wanted:
         return None
-    place = {number: index for index, number in enumerate(numbers)}
-    wanted = [items[number] for number in numbers]
-    prices = prices_of([g for g in groups if g.template is not None], wanted)
+    pods = [each.item for each in wanted]
+    prices = prices_of([g for g in groups if g.template is not None], pods)
     unit = 1 + max(prices.node.values()) // _LARGEST_PRICE
     columns = [
         Column(
             template=g.template,
-            fits=frozenset(place[number] for number in fits[g.id] if number in place),
+            fits=frozenset(index for index, each in enumerate(wanted) if g.id in each.groups),
             price=max(1, prices.node[g.id] // unit),
             room=g.room + g.max * len(g.also),
         )
         for g in several
         if g.template is not None
     ]
-    found = _layouts(wanted, columns, _limits(several, world))
+    found = _layouts(pods, columns, _limits(several, world))
     if found is None:
         return None
     layouts, least = found
     shares = [
-        GroupShare(g, _estimate(layouts, wanted, place, len(items)), shapes)
+        GroupShare(g, _estimate(layouts, wanted, len(items)), [item.shape for item in items])
         for g, layouts in zip(several, layouts, strict=True)
         if layouts
     ]
@@ -204,14 +239,12 @@ def _drawn(queue: list[list[int]], pods: int, nodes: int) -> list[tuple[int, int
     return drawn
 
 
-def _estimate(
-    layouts: Sequence[Layout], wanted: Sequence[Item], place: Mapping[int, int], items: int
-) -> Estimate:
+def _estimate(layouts: Sequence[Layout], wanted: Sequence[_Wanted], items: int) -> Estimate:
     placed: Counter[str] = Counter()
     for layout in layouts:
         for digest, pods in layout.pods.items():
             placed[digest] += pods * layout.nodes
     counts = [0] * items
-    for number, index in place.items():
-        counts[number] = placed[wanted[index].shape.digest]
+    for each in wanted:
+        counts[each.number] = placed[each.item.shape.digest]
     return Estimate(sum(layout.nodes for layout in layouts), tuple(counts), tuple(layouts))
