@@ -86,8 +86,6 @@ async def undisturbed(size: Size, folder: Path) -> Undisturbed:
         verdict.say(f"no fixed point: {len(calm.wrong)} objects are not where they have to be", *calm.wrong)
     verdict.tell()
     rest = {scenario.namespace(n) for n in range(SCRIPTED_NAMESPACES, scenario.namespaces)}
-    # Nodes are ordered in answer to a decision to scale: which facts of the same moment come before it, nobody can say.
-    rest.add(scenario.alone_in)
     script = scripted.script_of(calm.facts, STEPS, without=rest)
     (folder / "still").mkdir(parents=True)
     return Undisturbed(calm, script, await scripted.play(script, folder / "still", kills=0, seed=0))

@@ -6,6 +6,8 @@ stamps in every run; it goes on when everything up to there is decided, answered
 over several scans of scale-down would let the answers to the first come before or after the second: nobody could say
 what is right. What is killed, is killed while facts are said.
 The actuator runs as a shadow: each effect has its outcome, and of the cluster it asks the name alone.
+Nodes are ordered for workloads, and not for decisions to scale them: these are answered the moment they are read, each before
+the next one, and which of several slots decides first in a moment nobody can say.
 """
 
 from __future__ import annotations
@@ -77,6 +79,8 @@ def script_of(facts: Iterable[tuple[str, bytes]], most: int, without: Collection
     for subject, body in facts:
         event = registry.decode(body)
         told = isinstance(event, ObjectFact) and not event.refresh and event.namespace not in without
+        if isinstance(event, ConfigSet):
+            event = _in_any_order(event)
         if isinstance(event, ConfigSet) or (isinstance(event, Fact) and told):
             last = max(last, (event.at // STEP_S + 1) * STEP_S)
             steps[last].append((subject, event))
@@ -88,6 +92,13 @@ def script_of(facts: Iterable[tuple[str, bytes]], most: int, without: Collection
         said = [(subject, msgspec.structs.replace(f, at=at)) for _, facts_ in part for subject, f in facts_]
         script.append((at, said))
     return script
+
+
+def _in_any_order(setting: ConfigSet) -> ConfigSet:
+    """A setting by which what is decided does not go by the order in which other services decide in one moment."""
+    if setting.data.get("foresight") != "decisions":
+        return setting
+    return msgspec.structs.replace(setting, data={**setting.data, "foresight": "workloads"})
 
 
 @dataclass

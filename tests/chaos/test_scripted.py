@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tests.chaos.scripted import canonical
+from tests.chaos.scripted import canonical, script_of
+from tidewright.events import registry
 from tidewright.events.base import Because, ObjectRef
+from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import SetTimer
 from tidewright.events.provisioning import AttemptRequest, IncreaseNodeGroup
 
@@ -40,3 +44,16 @@ def test_what_is_decided_is_compared_as_it_is() -> None:
     body = canonical(attempt(AT))
     assert body["because"][0]["values"] == {"pods": 2}
     assert "id" not in body
+
+
+def test_the_script_orders_no_nodes_for_decisions_whose_order_is_nobodys_to_choose() -> None:
+    def told(name: str, **data: Any) -> tuple[str, bytes]:
+        return f"tw.c.config.all.{name}", registry.encode(ConfigSet(at=AT, name=name, data=data))
+
+    ((_, said),) = script_of(
+        [told("provisioning", foresight="decisions", expander="random"), told("spread", x=1)], most=1
+    )
+    assert [setting.data for _, setting in said if isinstance(setting, ConfigSet)] == [
+        {"foresight": "workloads", "expander": "random"},
+        {"x": 1},
+    ]
