@@ -49,6 +49,7 @@ OPTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "features": (DEFAULT, ["events"], sorted(map(str, Feature))),
     "namespaces": (DEFAULT, {"autoscaler": ["shop", "bank"]}, {service: ["shop"] for service in EVERY}),
     "clouds": (DEFAULT, ["east=aws:discovery=a,b", "mgmt=clusterapi"]),
+    "reads": (DEFAULT, [{"apiGroups": ["argoproj.io"], "resources": ["rollouts", "experiments"]}]),
     "config": (DEFAULT, {"modes": {"mode": "shadow"}, "autoscaler": "a: 1\nb: {x: 'y'}\n"}),
     "signing": (DEFAULT, True),
     SERVICE + "replicas": (DEFAULT, 0, 5),

@@ -41,7 +41,8 @@ from tidewright.spread.decide import DECIDER
 from tidewright.spread.fold.touched import Touched
 from tidewright.spread.match.pods import POD_TEMPLATE_HASH
 from tidewright.spread.state import TIMER, SpreadState, spread_key, unpack_uid
-from tidewright.watcher.custom_workloads import place_of, readable
+from tidewright.watcher.custom_workloads import place_of
+from tidewright.watcher.workload_watch import readable
 
 NOW = 1_700_000_000.0
 BEFORE = NOW - 10_000.0

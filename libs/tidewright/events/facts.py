@@ -196,6 +196,7 @@ class WorkloadObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.workload
         ordered: a StatefulSet makes the next pod when the one before it is ready.
         suspended: a Job makes no pods now, or another cluster does.
         completions, succeeded: of a Job, pods that are to succeed (None: any one of them ends it), and that have.
+        failed: of a Job, indexes that have failed too often, of which no pod is made again.
         ended: a Job is complete, or has failed.
         refused: why its controller cannot make its pods (condition `ReplicaFailure`).
         after_end: a Job makes another pod in place of one that is being deleted only once that has ended.
@@ -224,6 +225,7 @@ class WorkloadObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.workload
     suspended: bool = False
     completions: int | None = None
     succeeded: int = 0
+    failed: int = 0
     ended: bool = False
     refused: str = ""
     after_end: bool = False

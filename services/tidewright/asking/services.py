@@ -91,7 +91,7 @@ SERVICES: tuple[Service, ...] = (
             "resourceclaim resourceclaimtemplate resourceslice deviceclass devicetaintrule incumbent "
             "poddisruptionbudget replicationcontroller replicaset statefulset job "
             "capacitybuffer limitrange priorityclass deployment cloneset customworkload template "
-            "workloadspread targetreplicas"
+            "workloadspread targetreplicas scaledworkload scaledkindrefused kindrefused"
         ),
         writes=_words(
             "accept-request attempt-request book-capacity release-capacity plan-scale-up decline-scale-up close-scale-up "

@@ -41,6 +41,7 @@ from tidewright.provisioning.fold.evolve import evolve
 from tidewright.provisioning.fold.stirring import changes, stirs
 from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.foresight import shares
+from tidewright.provisioning.foresight.room import unread
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.pending.burst import goes_on_until, quiet_s
@@ -107,6 +108,9 @@ KINDS = frozenset(
         "job",
         "cloneset",
         "customworkload",
+        "kindrefused",
+        "scaledworkload",
+        "scaledkindrefused",
         "template",
         "workloadspread",
         "targetreplicas",
@@ -196,6 +200,7 @@ _FOLLOWED = frozenset(
         NodeGroupGone,
         ProvisioningRequestObserved,
         ProvisioningRequestGone,
+        ScaleWorkload,
     )
 )
 
@@ -214,6 +219,8 @@ def _followed(state: State, index: Index, event: Event, touched: Touched) -> lis
             decisions += respecified(state, touched.respecified)
         case ProvisioningRequestGone():
             decisions += cancelled(state, index, request_key(event.namespace, event.name))
+        case ScaleWorkload():
+            decisions += unread(state, index, event)
     return decisions
 
 

@@ -13,7 +13,10 @@ Metrics and what scales by them
     recommenders      asking recommenders; outbound: which addresses may be asked; tls: with which certificates
     push_endpoint     `POST /v1/metrics`; pushport: where it listens; passing_on: to the watcher that samples
     pushed            samples that are pushed, and whom they answer (pure); remotewrite: Prometheus's form of them (pure)
+Workloads of kinds that nobody built in
     custom_workloads  spread's whitelist and workloads of its kinds; scales: of those that a spread targets
+    scaled_workloads  those of other kinds that autoscalers scale, for provisioning alone
+    workload_watch    objects of such a kind as facts; sayings: what is said is what has changed
 Everything else
     clouds            all clouds with their groups, polled; nodegroups: a group as a fact
     claims            which group a machine is of, over all clouds (pure); served: groups that we serve to somebody else

@@ -19,16 +19,9 @@ import msgspec
 import structlog
 
 from tidewright.events import registry
-from tidewright.events.base import Fact
 from tidewright.events.config import ConfigSet
-from tidewright.events.facts import ObjectFact, TemplateObserved, WorkloadGone, WorkloadObserved
-from tidewright.events.registry import Unknown
-from tidewright.events.spread import (
-    KindRefused,
-    TargetReplicasObserved,
-    WorkloadSpreadGone,
-    WorkloadSpreadObserved,
-)
+from tidewright.events.facts import ObjectFact
+from tidewright.events.spread import TargetReplicasObserved, WorkloadSpreadGone, WorkloadSpreadObserved
 from tidewright.kube.client import Kube
 from tidewright.kube.customworkloads import (
     BUILT_IN,
@@ -43,42 +36,26 @@ from tidewright.kube.customworkloads import (
     replicas_at_paths,
     whitelist_of,
 )
-from tidewright.kube.discovery import Discovery, Resource
+from tidewright.kube.discovery import Discovery
 from tidewright.kube.errors import KubeError
-from tidewright.kube.kinds import BY_KIND, TEMPLATE
+from tidewright.kube.kinds import BY_KIND
 from tidewright.kube.listwatch import Added, Deleted, ListDone, ListStarted, Modified, Page, list_watch
-from tidewright.kube.projection import workloads
-from tidewright.kube.projection.reading import Bytes, Malformed, Project, Projection
-from tidewright.log.subjects import ALL, unescape
+from tidewright.kube.projection.reading import Bytes
 from tidewright.watcher.appender import Appender
-from tidewright.watcher.diff import digest_of, is_gone
-from tidewright.watcher.follow import FactLog, uid_of
+from tidewright.watcher.follow import FactLog
 from tidewright.watcher.kind_ownership import Heard
 from tidewright.watcher.log_time import Stamp
-from tidewright.watcher.resync import Again
+from tidewright.watcher.sayings import Sayings
 from tidewright.watcher.scales import Scales, Target
+from tidewright.watcher.workload_watch import AGAIN_S, Seen, WorkloadWatch
 
 CUSTOM = "custom"
 KIND, REPLICAS, REFUSED = "customworkload", "targetreplicas", "kindrefused"
 """Kinds in subjects: several kinds of objects share the first, so the kind is in the name."""
-GROUP = 500
-AGAIN_S = 15.0
-"""Wall seconds until a kind that is not served is asked for again."""
 SPREADS_FIRST_S = 15.0
 """How long the list of spreads is waited for."""
 
 _log = structlog.get_logger(__name__)
-
-
-class _Spec(msgspec.Struct):
-    replicas: Any = None
-
-
-class _Scaled(msgspec.Struct):
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-
-
-_scaled = msgspec.json.Decoder(_Scaled)
 
 
 class Place(msgspec.Struct, frozen=True, order=True):
@@ -145,29 +122,6 @@ def _target_kind(fact: WorkloadSpreadObserved) -> GroupKind | None:
     return target[1] if target is not None else None
 
 
-def readable(api_version: str, kind: str) -> Project:
-    """A projection for a kind of somebody else: what it has under the usual names may be anything.
-
-    Its owner can be read in any case; its replicas are -1 where no number stands in the usual place.
-    """
-    whole = workloads.workload(api_version, kind, checked_template=False)
-    bare = workloads.bare_workload(api_version, kind)
-
-    def project(raw: Bytes) -> Projection:
-        try:
-            projection = whole(raw)
-            replicas = _scaled.decode(raw).spec.replicas
-        except (Malformed, msgspec.MsgspecError, RecursionError):
-            return bare(raw)
-        if not isinstance(projection.fact, WorkloadObserved):
-            return projection
-        number = replicas if isinstance(replicas, int) and not isinstance(replicas, bool) else -1
-        fact = msgspec.structs.replace(projection.fact, replicas=number)
-        return msgspec.structs.replace(projection, fact=fact)
-
-    return project
-
-
 class CustomWorkloads:
     """Everything that is watched because the whitelist or a spread's paths name it."""
 
@@ -192,11 +146,11 @@ class CustomWorkloads:
         self._spreads: dict[tuple[str, str], WorkloadSpreadObserved] = {}
         self._whitelist = Whitelist()
         self._changed = asyncio.Event()
-        self._sayings: asyncio.Queue[tuple[str, Fact]] = asyncio.Queue()
-        self._said: dict[str, bytes] = {}
-        self._max_age_s = max_age_s
-        self._again = Again(log, max_age_s)
+        self._sayings = Sayings(log, appender, stamp, max_age_s)
         self._scales = Scales(kube, self._say)
+        self._watch = WorkloadWatch(
+            kube, discovery, log, self._sayings, kind=KIND, refused=REFUSED, seen=self._seen, gone=self._gone
+        )
 
     def observe(self, fact: ObjectFact) -> None:
         """Learn from a fact which spreads there are."""
@@ -224,28 +178,19 @@ class CustomWorkloads:
     async def _own(self) -> None:
         position = await self._appender.claim()
         self._stamp.raise_to(position.at)
-        await self._read_back()
+        await self._sayings.read_back(
+            (
+                *self._watch.patterns,
+                self._log.subjects.facts("*", REPLICAS),
+                self._log.subjects.config(WHITELIST_CONFIG_MAP),
+            )
+        )
         self._scales = Scales(self._kube, self._say)  # what was seen by an earlier turn may be gone since
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._append())
+            tasks.create_task(self._sayings.run())
             tasks.create_task(self._scales.run())
             tasks.create_task(self._follow_whitelist())
             tasks.create_task(self._arrange(tasks))
-
-    async def _read_back(self) -> None:
-        """What was said last of each object, so that only changes are said, and what vanished is known."""
-        self._said.clear()
-        self._again = Again(self._log, self._max_age_s)
-        subjects = self._log.subjects
-        whitelist = subjects.config(WHITELIST_CONFIG_MAP)
-        for pattern in (*(subjects.facts("*", kind) for kind in (KIND, REPLICAS, REFUSED)), whitelist):
-            async for record in self._log.last_per_subject([pattern]):
-                event = registry.read(record.body)
-                if isinstance(event, Unknown):
-                    self._said[record.subject] = b""  # said again, or that it is gone, whatever it is
-                elif isinstance(event, Fact) and not is_gone(event):
-                    self._said[record.subject] = digest_of(event)
-                    self._again.said(record.subject, event.at)
 
     # -- what is watched -------------------------------------------------------------------------
 
@@ -276,7 +221,7 @@ class CustomWorkloads:
                 said = text
                 data = {WHITELIST_KEY: text} if text else {}
                 event = ConfigSet(at=0.0, name=WHITELIST_CONFIG_MAP, data=data)
-                await self._sayings.put((self._log.subjects.config(WHITELIST_CONFIG_MAP), event))
+                self._sayings.put(self._log.subjects.config(WHITELIST_CONFIG_MAP), event)
             try:
                 self._whitelist = whitelist_of(text) if text else Whitelist()
             except BadWhitelist as error:
@@ -312,57 +257,22 @@ class CustomWorkloads:
             await self._changed.wait()
             self._changed.clear()
 
-    async def _served(self, kind: GroupKind, version: str = "") -> Resource | str:
-        """Where objects of a kind are, or why there are none."""
-        try:
-            places = await self._discovery.resources(kind.group, kind.kind)
-        except KubeError as error:
-            return str(error)
-        if not places:
-            return f'no matches for kind "{kind.kind}" in group "{kind.group}"'
-        return next((p for p in places if p.version == version), places[0])
-
     async def _follow_kind(self, kind: GroupKind) -> None:
         """Facts about all objects of a whitelisted kind."""
-        while isinstance(resource := await self._served(kind, self._version_of(kind)), str):
+        while isinstance(resource := await self._watch.served(kind, self._version_of(kind)), str):
             _log.warning("a whitelisted kind cannot be watched", kind=str(kind), error=resource)
             await asyncio.sleep(AGAIN_S)
-        project = readable(resource.api_version, kind.kind)
-        vanished: set[str] = set()
+        await self._watch.objects(kind, resource)
 
-        def refused(error: KubeError) -> None:
-            if not error.retriable:
-                _log.warning("a whitelisted kind may not be watched", kind=str(kind), error=str(error))
-                self._say_refused(kind, str(error))
+    async def _seen(self, seen: Seen) -> None:
+        if seen.kind in BUILT_IN:
+            await self._say(seen.subject, seen.fact)
+        else:
+            target = seen.fact.namespace, seen.kind, seen.fact.name
+            await self._scales.observe(target, seen.subject, seen.place, seen.fact)
 
-        async for item in list_watch(self._kube, resource.collection(), on_error=refused):
-            raws: list[Bytes] = []
-            match item:
-                case ListStarted():
-                    vanished = {s for s in self._said if self._is_of(s, kind)}
-                case Page(objects=objects):
-                    raws += objects
-                case ListDone():
-                    self._say_refused(kind, "")
-                    for subject in sorted(vanished):
-                        await self._gone(subject, resource.api_version, kind.kind)
-                    vanished = set()
-                case Deleted(raw=raw):
-                    seen = await self._projected(project, raw)
-                    if seen is not None:
-                        await self._gone(self._subject(kind, seen), resource.api_version, kind.kind, seen)
-                case Added(raw=raw) | Modified(raw=raw):
-                    raws.append(raw)
-            for raw in raws:
-                seen = await self._projected(project, raw)
-                if seen is None:
-                    continue
-                subject = self._subject(kind, seen)
-                vanished.discard(subject)
-                if kind in BUILT_IN:
-                    await self._say(subject, seen)
-                else:
-                    await self._scales.observe((seen.namespace, kind, seen.name), subject, resource, seen)
+    def _gone(self, namespace: str, kind: GroupKind, name: str) -> None:
+        self._scales.forget((namespace, kind, name))
 
     def _version_of(self, kind: GroupKind) -> str:
         entry = self._whitelist.entry(kind)
@@ -370,9 +280,11 @@ class CustomWorkloads:
 
     async def _follow_place(self, place: Place) -> None:
         """Facts about the replicas of one spread's target."""
-        self._said.pop(self._replicas_subject(place), None)  # another spread of this name was told, maybe
+        self._sayings.said.pop(
+            self._replicas_subject(place), None
+        )  # another spread of this name was told, maybe
         kind = GroupKind(place.group, place.kind)
-        while isinstance(resource := await self._served(kind, place.version), str):
+        while isinstance(resource := await self._watch.served(kind, place.version), str):
             await self._say_replicas(place, error=resource)
             await asyncio.sleep(AGAIN_S)
         complaints: asyncio.Queue[str] = asyncio.Queue()
@@ -429,100 +341,8 @@ class CustomWorkloads:
         slot = self._log.slot_of(place.namespace)
         return self._log.subjects.fact(slot, REPLICAS, place.namespace, place.spread)
 
-    def _say_refused(self, kind: GroupKind, error: str) -> None:
-        """Say that a kind may not be read; and that it can be, if the contrary was said."""
-        fact = KindRefused(at=0.0, name=str(kind), group=kind.group, kind=kind.kind, error=error)
-        subject = self._log.subjects.fact(ALL, REFUSED, "", fact.name)
-        digest = digest_of(fact)
-        if self._said.get(subject) != digest and (error or subject in self._said):
-            self._said[subject] = digest
-            self._sayings.put_nowait((subject, fact))
-
     async def _say(self, subject: str, fact: ObjectFact) -> None:
-        digest = digest_of(fact)
-        if self._said.get(subject) != digest:
-            self._said[subject] = digest
-            await self._sayings.put((subject, fact))
-
-    async def _gone(
-        self, subject: str, api_version: str, kind: str, seen: WorkloadObserved | None = None
-    ) -> None:
-        self._said.pop(subject, None)
-        if seen is None:
-            record = await self._log.last(subject)
-            known = registry.read(record.body) if record else None
-            if isinstance(known, Unknown) and record is not None:
-                _, namespace, name = map(unescape, self._log.subjects.parse(subject).rest)
-                prefix = f"{GroupKind(group_version(api_version)[0], kind)}/"
-                known = WorkloadObserved(
-                    at=0.0,
-                    namespace=namespace,
-                    name=name.removeprefix(prefix),
-                    uid=uid_of(record.body),
-                    api_version=api_version,
-                    kind=kind,
-                )
-            if not isinstance(known, WorkloadObserved):
-                return
-            seen = known
-        self._scales.forget((seen.namespace, GroupKind(group_version(api_version)[0], kind), seen.name))
-        fact = WorkloadGone(
-            at=0.0, namespace=seen.namespace, name=seen.name, uid=seen.uid, api_version=api_version, kind=kind
-        )
-        await self._sayings.put((subject, fact))
-
-    async def _projected(self, project: Project, raw: Bytes) -> WorkloadObserved | None:
-        try:
-            projected = project(raw)
-        except Malformed as error:
-            _log.warning("object skipped", kind=CUSTOM, error=str(error))
-            return None
-        if isinstance(projected.shape, TemplateObserved):
-            await self._say_template(projected.shape)
-        return projected.fact if isinstance(projected.fact, WorkloadObserved) else None
-
-    async def _say_template(self, fact: TemplateObserved) -> None:
-        """Once per content; another part of the watcher may say the same, which changes nothing."""
-        slot = self._log.slot_of(fact.namespace)
-        subject = self._log.subjects.fact(slot, TEMPLATE, fact.namespace, fact.digest)
-        if subject not in self._said:
-            self._said[subject] = b""
-            await self._sayings.put((subject, fact))
-
-    def _subject(self, kind: GroupKind, fact: WorkloadObserved) -> str:
-        slot = self._log.slot_of(fact.namespace)
-        return self._log.subjects.fact(slot, KIND, fact.namespace, f"{kind}/{fact.name}")
-
-    def _is_of(self, subject: str, kind: GroupKind) -> bool:
-        rest = self._log.subjects.parse(subject).rest
-        return rest[0] == KIND and unescape(rest[2]).startswith(f"{kind}/")
-
-    async def _append(self) -> None:
-        """What is to be said onto the log, grouped; an owner that has nothing renews its checkpoint."""
-        loop = asyncio.get_running_loop()
-        checked_at = loop.time()
-        while True:
-            group: list[tuple[str, Fact]] = []
-            if loop.time() - checked_at >= self._again.check_s:
-                checked_at = loop.time()
-                group += await self._again.due(self._stamp.now())
-            try:
-                left_s = min(self._appender.renewal_in_s, self._again.check_s)
-                async with asyncio.timeout(0 if group else left_s):
-                    group.append(await self._sayings.get())
-            except TimeoutError:
-                if not group and self._appender.renewal_in_s:
-                    continue
-            while len(group) < GROUP and not self._sayings.empty():
-                group.append(self._sayings.get_nowait())
-            at = self._stamp.now()
-            messages = [(s, registry.encode(msgspec.structs.replace(fact, at=at))) for s, fact in group]
-            await self._appender.say(messages, resource_version="", at=at)
-            for subject, fact in group:
-                if is_gone(fact):
-                    self._again.forget(subject)
-                else:
-                    self._again.said(subject, at)
+        self._sayings.say(subject, fact)
 
 
 def _whitelist_text(raw: Bytes) -> str:

@@ -73,6 +73,11 @@ class Scales:
         else:
             await self._say(subject, msgspec.structs.replace(fact, selector=""))
 
+    async def read(self, target: Target, subject: str, place: Resource, fact: WorkloadObserved) -> None:
+        """A custom workload as it is now, which is said with what its scale says, whoever targets it."""
+        self._seen[target] = _Seen(subject, place, fact)
+        self._wait(target)
+
     def forget(self, target: Target) -> None:
         """It is gone."""
         self._seen.pop(target, None)
@@ -107,7 +112,12 @@ class Scales:
             path = seen.place.item(namespace, name, "scale")
             answer = await self._kube.request("GET", path, timeout_s=TIMEOUT_S)
             scale = read_scale(answer.body, fact.api_version, fact.kind)
-            fact = msgspec.structs.replace(fact, replicas=scale.replicas, selector=scale.selector)
+            fact = msgspec.structs.replace(
+                fact,
+                replicas=scale.replicas,
+                status_replicas=scale.status_replicas,
+                selector=scale.selector,
+            )
         except (KubeError, Malformed) as error:
             _log.warning(
                 "a target's scale cannot be read",

@@ -51,6 +51,7 @@ from tidewright.watcher.outbound import Hosts, own_namespace
 from tidewright.watcher.pushport import NO_PUSH_OPTIONS, PushOptions, PushPort
 from tidewright.watcher.recommenders import Recommenders
 from tidewright.watcher.sampler import INTERVAL_S, METRIC, Sampler, Sources
+from tidewright.watcher.scaled_workloads import SCALED, ScaledWorkloads
 from tidewright.watcher.served import Served
 from tidewright.watcher.serviceload import KIND as SERVICE_LOAD
 from tidewright.watcher.serviceload import ServiceLoads
@@ -217,6 +218,14 @@ class Watcher:
             config_map=options.whitelist_config_map,
             max_age_s=options.max_age_s,
         )
+        self.scaled = ScaledWorkloads(
+            sources.kube,
+            Discovery(sources.kube),
+            log,
+            appender(SCALED),
+            self.stamp,
+            max_age_s=options.max_age_s,
+        )
         registry = process.health.metrics.registry if process else None
         self.recommenders = self.sampler.recommenders = Recommenders(
             sources.kube,
@@ -298,6 +307,7 @@ class Watcher:
     def _on_fact(self, fact: ObjectFact) -> None:
         self.sampler.observe(fact)
         self.custom.observe(fact)
+        self.scaled.observe(fact)
         self.labels.observe(fact)
 
     async def run(self, process: Process | None) -> None:
@@ -350,6 +360,7 @@ class Watcher:
             tasks.create_task(self._configuration.run())
             tasks.create_task(self.sampler.run(self._heard("WatermarkPodAutoscaler")))
             tasks.create_task(self.custom.run(self._heard("WorkloadSpread")))
+            tasks.create_task(self.scaled.run(self._heard("WatermarkPodAutoscaler")))
             tasks.create_task(self.labels.run(self._heard("ShardSet")))
             tasks.create_task(self.service_loads.run())
             tasks.create_task(self.incumbents.run())

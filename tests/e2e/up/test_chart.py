@@ -55,7 +55,10 @@ async def test_it_is_installed_upgraded_and_taken_away(cluster: Cluster, release
     role = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles/tidewright-actuator-autoscaling"
     assert (await asked(cluster, role))["rules"]
 
-    config.upgrade(CHART, "tidewright", NOBODY | {"mode": "enforce"})
+    reads = [{"apiGroups": ["argoproj.io"], "resources": ["rollouts"]}]
+    config.upgrade(CHART, "tidewright", NOBODY | {"mode": "enforce", "reads": reads})
+    also = "/apis/rbac.authorization.k8s.io/v1/clusterroles/tidewright-watcher-reads"
+    assert (await asked(cluster, also))["rules"] == [reads[0] | {"verbs": ["list", "watch"]}]
     assert {name: (await asked(cluster, f"{secrets}/{name}"))["data"] for name in before} == before
     arguments = (await asked(cluster, watcher))["spec"]["template"]["spec"]["containers"][0]["args"]
     assert arguments[arguments.index("--mode") + 1] == "enforce"
@@ -65,7 +68,7 @@ async def test_it_is_installed_upgraded_and_taken_away(cluster: Cluster, release
     assert (await asked(cluster, everywhere))["rules"]
 
     config.uninstall("tidewright")
-    for gone in (watcher, everywhere):
+    for gone in (watcher, everywhere, also):
         with pytest.raises(KubeError, match="not found"):
             await asked(cluster, gone)
     assert (await asked(cluster, f"{secrets}/nats-passwords"))["data"] == before["nats-passwords"]

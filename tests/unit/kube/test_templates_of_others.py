@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tidewright.events.facts import TemplateObserved, WorkloadObserved
-from tidewright.watcher.custom_workloads import readable
+from tidewright.watcher.workload_watch import readable
 
 
 def stage(spec: Any) -> tuple[WorkloadObserved, TemplateObserved]:

@@ -277,6 +277,7 @@ def test_no_more_than_the_limit_are_expected_and_that_is_said() -> None:
     assert orders(cluster) == [("g", 5)]
     (said,) = cluster.object_events("ExpectedPodsLimited")
     assert (said.target.kind, said.target.name) == ("Deployment", "web")
+    assert "pod-injection-limit allows no more than 5 at a time" in said.message
     for there in range(1, 4):  # its numbers change all the time
         cluster.deployment("web", 1_000_000, status_replicas=there)
         cluster.settle()
@@ -509,6 +510,8 @@ SURGE: dict[str, Any] = {"max_surge": "25%"}
         ("Job", {"replicas": 4, "completions": 10}, WorkloadPods(active=1), 3),
         ("Job", {"replicas": 4, "completions": 10, "succeeded": 8}, WorkloadPods(active=1), 1),
         ("Job", {"replicas": 4, "completions": 10, "succeeded": 9, "observed": 1}, WorkloadPods(active=0), 0),
+        ("Job", {"replicas": 4, "completions": 10, "succeeded": 5, "failed": 3}, WorkloadPods(active=1), 1),
+        ("Job", {"replicas": 4, "completions": 10, "succeeded": 5, "failed": 5}, WorkloadPods(), 0),
         ("Job", {"replicas": 4}, WorkloadPods(active=1), 3),
         ("Job", {"replicas": 4, "completions": 10}, WorkloadPods(active=1, leaving=3), 3),
         ("Job", {"replicas": 4, "completions": 10, "after_end": True}, WorkloadPods(active=1, leaving=2), 1),
@@ -617,6 +620,21 @@ def test_orders_for_pods_that_are_wanted_no_longer_are_taken_back_and_that_is_to
     (told,) = cluster.object_events("ExpectedPodsDidNotCome")
     assert told.message.endswith("and they have not come: it wants 0 pods by now")
     assert taken_back(cluster) == [("g", ordered[1], 0)]
+    assert cluster.state.foreseen == {}
+
+
+def test_what_was_ordered_for_pods_that_are_there_is_forgotten_though_their_workload_never_says_so() -> None:
+    cluster = grown()
+    cluster.settle()
+    shape, sets = cluster.shape({"cpu": 3000}), replica_set("web-1")
+    for number in range(7):
+        cluster.made(f"web-1-{number}", shape, sets, node=f"g-{number}")
+    cluster.pod("alone", shape)
+    cluster.settle()
+    assert [*cluster.state.foreseen] == ["Deployment/ns/web"]  # one is still to come
+    cluster.made("web-1-7", shape, sets, node="g-7")
+    cluster.pod("another", shape)
+    cluster.settle()
     assert cluster.state.foreseen == {}
 
 

@@ -51,6 +51,7 @@ NEW = {
     "spreads",
     "subsets",
     "begun",
+    "unread",
 }
 
 

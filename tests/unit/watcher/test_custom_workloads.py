@@ -33,7 +33,7 @@ async def test_what_was_seen_before_another_process_had_the_part_is_not_said_of_
         await asyncio.Event().wait()
 
     monkeypatch.setattr(custom, "_arrange", arrange)
-    monkeypatch.setattr(custom, "_append", idle)
+    monkeypatch.setattr(custom._sayings, "run", idle)
     monkeypatch.setattr(custom, "_follow_whitelist", idle)
     monkeypatch.setattr("tidewright.watcher.scales.Scales.run", lambda self: idle())
     owning = asyncio.create_task(custom._own())

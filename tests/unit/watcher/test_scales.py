@@ -18,8 +18,8 @@ from tidewright.kube.customworkloads import GroupKind
 from tidewright.kube.discovery import Resource
 from tidewright.kube.projection.reading import Malformed
 from tidewright.watcher import scales
-from tidewright.watcher.custom_workloads import readable
 from tidewright.watcher.scales import Scales
+from tidewright.watcher.workload_watch import readable
 
 KIND = GroupKind("games.example.com", "GameSet")
 ARENA = ("shop", KIND, "arena")

@@ -74,6 +74,7 @@ class _WorkloadStatus(msgspec.Struct):
     observedGeneration: int = 0  # noqa: N815
     updateRevision: str | None = None  # noqa: N815
     succeeded: int = 0
+    failedIndexes: str | None = None  # noqa: N815
     conditions: list[_Condition] | None = None
 
 
@@ -178,6 +179,7 @@ def workload(api_version: str, kind: str, *, checked_template: bool = True) -> P
                 suspended=bool(spec.suspend) or (kind == "Job" and spec.managedBy not in _JOB_CONTROLLER),
                 completions=spec.completions,
                 succeeded=status.succeeded,
+                failed=_indexes(status.failedIndexes) if kind == "Job" else 0,
                 ended=kind == "Job" and any(_holds(c, *_ENDED) for c in status.conditions or ()),
                 refused=next(
                     (c.message or c.reason for c in status.conditions or () if _holds(c, "ReplicaFailure")),
@@ -203,6 +205,17 @@ def _template(namespace: str, spec: _WorkloadSpec, checked_template: bool) -> Te
         if checked_template:
             raise
         return unreadable(namespace, of_pods, error)
+
+
+def _indexes(text: str | None) -> int:
+    """How many indexes a list of numbers and ranges names, such as `1,3-5`; 0 for what is none."""
+    count = 0
+    for part in (text or "").split(","):
+        first, dash, last = part.partition("-")
+        if not (first.isdecimal() and (last.isdecimal() or not dash)):
+            return 0
+        count += int(last) - int(first) + 1 if dash else 1
+    return max(0, count)
 
 
 def _max_surge(raw: bytes) -> str:

@@ -176,6 +176,7 @@ GRANTS: Final[tuple[Grant, ...]] = (
     Grant(service="provisioning", feature=Feature.EVENTS, effect=RecordObjectEvent, kinds=(ANY,), slot="all", harmless=True,
           check=fields.told_as(
               _CLUSTER_AUTOSCALER, "ExpectedPodsDidNotCome", "ExpectedPodsLimited", "PodTemplateUnreadable", "PodCountsImpossible",
+              "WorkloadUnreadable",
           )),
 
     Grant(service="spread", feature=_S, effect=SetStatus, kinds=(SPREAD,), check=fields.status_as(""), harmless=True),

@@ -15,6 +15,9 @@ from tidewright.watcher.incumbents.rivals import LOOKS
 from tidewright.watcher.served import LOOK as SERVED
 
 Rule: TypeAlias = dict[str, Any]
+API = "rbac.authorization.k8s.io"
+READS = "tidewright-watcher-reads"
+"""The ClusterRole of what else the watcher may list and watch, where somebody says so."""
 
 
 def rule(group: str, resources: list[str], *verbs: str, names: list[str] | None = None) -> Rule:

@@ -16,7 +16,8 @@ BUFFER_KIND = "CapacityBuffer"
 DID_NOT_COME = "ExpectedPodsDidNotCome"
 EXPECTED_LIMITED, UNREADABLE = "ExpectedPodsLimited", "PodTemplateUnreadable"
 COUNTS_IMPOSSIBLE = "PodCountsImpossible"
-OF_WORKLOADS = frozenset({EXPECTED_LIMITED, UNREADABLE, COUNTS_IMPOSSIBLE})
+NOT_READ = "WorkloadUnreadable"
+OF_WORKLOADS = frozenset({EXPECTED_LIMITED, UNREADABLE, COUNTS_IMPOSSIBLE, NOT_READ})
 """Reasons of object events on workloads that are told once, until somebody changes the workload."""
 BELOW_MINIMUM, BUDGET_SELECTS, BUDGET_COVERS, NO_PROVIDER_ID, OWNER_GONE = (
     "NodeGroupBelowMinimum",

@@ -23,7 +23,7 @@ from tidewright.provisioning.fold import workloads
 from tidewright.provisioning.fold.common import EVALUATE, SCAN
 from tidewright.provisioning.fold.decisions import DECISIONS
 from tidewright.provisioning.fold.facts import FACTS
-from tidewright.provisioning.fold.forgetting import forget_ended
+from tidewright.provisioning.fold.forgetting import forget_come, forget_ended
 from tidewright.provisioning.fold.modes import acting_set
 from tidewright.provisioning.fold.objects import OBJECTS
 from tidewright.provisioning.fold.outcomes import OUTCOMES
@@ -87,6 +87,7 @@ def _timer(state: State, event: TimerFired, _touched: Touched) -> None:
         if state.buffers:
             state.buffers_looked_at = state.now
         forget_ended(state)
+        forget_come(state)
     elif event.key == SCAN:
         scan = state.scan
         scan.due, scan.at = None, event.at

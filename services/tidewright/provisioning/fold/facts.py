@@ -10,7 +10,12 @@ from tidewright.events import provisioning as p
 from tidewright.events.acting import MODE
 from tidewright.events.base import Event
 from tidewright.events.config import ConfigSet
-from tidewright.events.spread import TargetReplicasObserved, WorkloadSpreadGone, WorkloadSpreadObserved
+from tidewright.events.spread import (
+    KindRefused,
+    TargetReplicasObserved,
+    WorkloadSpreadGone,
+    WorkloadSpreadObserved,
+)
 from tidewright.kube.keys import key_of, pod_key, request_key
 from tidewright.provisioning.cluster.cluster_state import first_observed, wrong_size
 from tidewright.provisioning.fold import buffers, consolidating, removals, workloads
@@ -536,5 +541,6 @@ FACTS: dict[type[Event], Callable[[State, Any, Touched], None]] = {
     WorkloadSpreadObserved: workloads.spread,
     WorkloadSpreadGone: workloads.spread_gone,
     TargetReplicasObserved: workloads.target_replicas,
+    KindRefused: workloads.refused,
     ConfigSet: _config,
 }

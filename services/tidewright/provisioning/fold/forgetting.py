@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from tidewright.provisioning.foresight.wanted import all_there
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import count_sets, index_of
@@ -64,6 +65,23 @@ def forget_ended(state: State) -> None:
             del state.backoff[group]
             if group not in state.groups:
                 forget_limit(state, group)
+
+
+def forget_come(state: State) -> None:
+    """Forget what was ordered for pods that are all there by now, also where their workload never says so."""
+    if not state.foreseen:
+        return
+    counting = index_of(state).counting
+    if counting is None:
+        return
+    for key, foreseen in list(state.foreseen.items()):
+        workload = state.workloads.get(key)
+        if workload is None or foreseen.undone or workload.refused or key in state.scalings:
+            continue
+        if counting.top(key) == key and all_there(
+            key.partition("/")[0], workload, counting.standing(state, key)
+        ):
+            del state.foreseen[key]
 
 
 def forget_limit(state: State, group: NodeGroupId) -> None:

@@ -12,7 +12,12 @@ from tidewright.events import facts as f
 from tidewright.events import outcomes as o
 from tidewright.events.acting import NOT_DONE
 from tidewright.events.decisions import ScaleWorkload
-from tidewright.events.spread import TargetReplicasObserved, WorkloadSpreadGone, WorkloadSpreadObserved
+from tidewright.events.spread import (
+    KindRefused,
+    TargetReplicasObserved,
+    WorkloadSpreadGone,
+    WorkloadSpreadObserved,
+)
 from tidewright.kube.keys import ObjectKey, key_of, pod_key
 from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.foresight.kept import (
@@ -96,6 +101,7 @@ def _wants_another(before: Workload, now: Workload) -> bool:
         before,
         observed=now.observed,
         succeeded=now.succeeded,
+        failed=now.failed,
         ended=now.ended,
         refused=now.refused,
         since=now.since,
@@ -164,6 +170,16 @@ def _went(state: State, key: str, workload: Workload) -> None:
     counting = state.beside.index.counting if state.beside.index is not None else None
     if counting is not None:
         counting.went(key, workload)
+
+
+def refused(state: State, event: KindRefused, _touched: Touched) -> None:
+    """Objects of a kind may not be read, or can be again: then nothing that was told of it holds."""
+    if event.error:
+        state.unread[event.name] = event.error
+    elif state.unread.pop(event.name, None) is not None:
+        told = [key for key in state.said if key.startswith(f"{event.kind}/") and key not in state.workloads]
+        for key in told:
+            del state.said[key]
 
 
 def spread(state: State, event: WorkloadSpreadObserved, touched: Touched) -> None:

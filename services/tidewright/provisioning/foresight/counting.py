@@ -141,6 +141,16 @@ class Counting:
         staying = [(pod.created_at, key, pod) for pod, key in pods if pod.deleting_at is None]
         return max(staying, key=lambda found: found[:2])[2] if staying else None
 
+    def with_template(self, key: str) -> Workload | None:
+        """What a workload controls that has a template, the one with the highest revision; None where nothing does."""
+        below = self._below([self._workloads[key].uid], set())
+        found = [
+            (_number(child.revision), uid, child)
+            for uid in below
+            if (child := self._workloads.get(self._keys.get(uid, ""))) is not None and child.template
+        ]
+        return max(found, key=lambda one: one[:2])[2] if found else None
+
     def current(self, key: str) -> Iterator[PodKey]:
         """The pods of a workload that have the revision which is wanted, or may; all where there are none to tell apart."""
         revision = self.revision(key)

@@ -63,6 +63,7 @@ class Workload(msgspec.Struct, frozen=True, omit_defaults=True):
     suspended: bool = False
     completions: int | None = None
     succeeded: int = 0
+    failed: int = 0
     ended: bool = False
     refused: str = ""
     after_end: bool = False
@@ -94,6 +95,7 @@ def workload_of(event: WorkloadObserved, before: Workload | None) -> Workload:
         suspended=event.suspended,
         completions=event.completions,
         succeeded=event.succeeded,
+        failed=event.failed,
         ended=event.ended,
         refused=event.refused,
         after_end=event.after_end,

@@ -7,9 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from tidewright.events.base import Because, Decision
-from tidewright.events.decisions import RecordObjectEvent
+from tidewright.events.decisions import RecordObjectEvent, ScaleWorkload
 from tidewright.events.provisioning import ExpectedPods, PlanScaleUp
-from tidewright.provisioning.fold.common import COUNTS_IMPOSSIBLE, DID_NOT_COME, EXPECTED_LIMITED, UNREADABLE
+from tidewright.kube.customworkloads import GroupKind
+from tidewright.provisioning.fold.common import (
+    COUNTS_IMPOSSIBLE,
+    DID_NOT_COME,
+    EXPECTED_LIMITED,
+    NOT_READ,
+    UNREADABLE,
+)
 from tidewright.provisioning.foresight.shares import (
     MOST_S,
     Expecting,
@@ -26,7 +33,8 @@ from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.classes import items as merged
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.scaleup.orders import COMPONENT
-from tidewright.provisioning.state import State
+from tidewright.provisioning.settings import DECISIONS
+from tidewright.provisioning.state import State, owner_key
 from tidewright.provisioning.tell.sentences import because
 
 MOST_NAMED = 20
@@ -109,7 +117,10 @@ def named(workload: str) -> str:
 
 def troubles(state: State, index: Index, expecting: Expecting, now: float) -> list[Decision]:
     """What is told, once, of workloads whose pods are not all expected (too many, or of a template that cannot be read), or that count in an odd way."""
-    limit = "not all of the pods that it is about to make are expected: pod-injection-limit allows no more at a time"
+    limit = (
+        "not all of the pods that it is about to make are expected: pod-injection-limit allows no more than "
+        f"{index.settings.foresight_limit} at a time, of all workloads together"
+    )
     told = [(key, EXPECTED_LIMITED, limit) for key in expecting.cut]
     told += [
         (
@@ -146,6 +157,33 @@ def troubles(state: State, index: Index, expecting: Expecting, now: float) -> li
         )
         for key, reason, message in sorted(told)
         if state.said.get(key) != message and (workload := state.workloads.get(key)) is not None
+    ]
+
+
+def unread(state: State, index: Index, event: ScaleWorkload) -> list[Decision]:
+    """What is told, once, of a workload that is to grow and of whose kind nothing may be read: no pods of it are expected."""
+    target = event.target
+    key = owner_key(target.kind, target.namespace, target.name)
+    group = target.api_version.rpartition("/")[0]
+    why = state.unread.get(str(GroupKind(group, target.kind)))
+    if why is None or event.shadow or key in state.workloads or index.settings.foresight != DECISIONS:
+        return []
+    message = (
+        f"no nodes are ordered for its pods before they are there: objects of its kind cannot be read: {why}"[
+            :1024
+        ]
+    )
+    if event.replicas <= event.from_replicas or state.said.get(key) == message:
+        return []
+    return [
+        RecordObjectEvent(
+            at=event.at,
+            target=target,
+            event_type="Warning",
+            reason=NOT_READ,
+            message=message,
+            component=COMPONENT,
+        )
     ]
 
 

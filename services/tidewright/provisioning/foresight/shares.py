@@ -12,6 +12,7 @@ from collections import Counter
 import msgspec
 
 from tidewright.events.base import ObjectRef
+from tidewright.kube.customworkloads import BUILT_IN, GroupKind
 from tidewright.kube.keys import ObjectKey, PodKey
 from tidewright.kube.podshape import PodShape
 from tidewright.provisioning.foresight.kept import Scaling, Workload
@@ -249,8 +250,12 @@ def _shape(state: State, index: Index, key: str, part: Part) -> PodShape | None:
         if fields is not None and not has_claims(fields.scheduling, fields.requests):
             shape = shape_of(state, index, newest.shape)
             return shape if _asks(shape, index) else None
+    if not workload.template and counting is not None:
+        workload = counting.with_template(key) or workload
     form = state.forms.get(workload.template)
     if form is None:
+        if not workload.template and _is_custom(key, workload):
+            raise Unreadable("there is none at spec.template, nor in what it owns")
         return None
     namespace = target_of(key, "").namespace
     digest, fields = shape_of_template(form, namespace, workload.labels, state.objects, part.subset)
@@ -258,6 +263,12 @@ def _shape(state: State, index: Index, key: str, part: Part) -> PodShape | None:
         return None  # where it may go is known once its claims are there
     shape = shape_of(state, index, digest) if digest in state.shapes else told(index, fields, digest)
     return shape if _asks(shape, index) else None
+
+
+def _is_custom(key: str, workload: Workload) -> bool:
+    """Whether a workload is of a kind of somebody else, of which nobody knows where its template is but by custom."""
+    group = workload.api_version.rpartition("/")[0]
+    return bool(group) and GroupKind(group, kind_of(key)) not in BUILT_IN
 
 
 def _asks(shape: PodShape, index: Index) -> bool:

@@ -52,6 +52,12 @@ def lacking(kind: str, workload: Workload, standing: WorkloadPods) -> int:
     return max(0, workload.replicas - active)
 
 
+def all_there(kind: str, workload: Workload, standing: WorkloadPods) -> bool:
+    """Whether a workload has all the pods that it wants, whatever it says of that itself."""
+    wanted = _of_job(workload) if kind == "Job" else workload.replicas
+    return standing.active >= wanted and not lacking(kind, workload, standing)
+
+
 def impossible(workload: Workload) -> str:
     """Fields of a workload that count less than nothing, as no honest controller does; empty where none does."""
     counts = {
@@ -82,7 +88,7 @@ def _of_job(job: Workload) -> int:
     """Pods that a Job has at a time, as far as it has come."""
     if job.completions is None:
         return 0 if job.succeeded else job.replicas
-    return min(job.replicas, job.completions - job.succeeded)
+    return min(job.replicas, job.completions - job.succeeded - job.failed)
 
 
 def surge(workload: Workload) -> int:

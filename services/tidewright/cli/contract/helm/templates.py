@@ -25,6 +25,7 @@ from tidewright.cli.contract import (
     network,
     permissions,
     pods,
+    rbac,
     signedness,
     smallcluster,
 )
@@ -104,7 +105,29 @@ def _service(service: Service, policy: Manifest) -> str:
         + under("if $.Values.podDisruptionBudgets", template([budget]))
         + under("if $.Values.networkPolicies", template([policy]))
     )
-    return own + under(f"if not {TOGETHER}", alone) + template([_bound(role) for role in roles])
+    return (
+        own
+        + under(f"if not {TOGETHER}", alone)
+        + template([_bound(role) for role in roles])
+        + (_reads(service) if service.role is Role.WATCHER else "")
+    )
+
+
+def _reads(service: Service) -> str:
+    """What else the watcher may list and watch: kinds of workloads that nobody built in."""
+    role = {
+        "apiVersion": f"{rbac.API}/v1", "kind": "ClusterRole", "metadata": {"name": rbac.READS},
+        "rules": given(
+            "range $.Values.reads",
+            {"apiGroups": optional(".apiGroups"), "resources": optional(".resources"), "verbs": ["list", "watch"]},
+        ),
+    }  # fmt: skip
+    binding = {
+        "apiVersion": f"{rbac.API}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": rbac.READS},
+        "roleRef": {"apiGroup": rbac.API, "kind": "ClusterRole", "name": rbac.READS},
+        "subjects": [{"kind": "ServiceAccount", "name": service.name, "namespace": NAMESPACE}],
+    }  # fmt: skip
+    return under("if $.Values.reads", template([role, _bound(binding)]))
 
 
 def _together(kind: str) -> str:
