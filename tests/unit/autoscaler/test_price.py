@@ -66,6 +66,96 @@ def test_none_is_followed_where_none_is_worth_its_price(nothing: Price) -> None:
     assert price.worth(nothing) == 0
 
 
+def lived_through(*days: tuple[int, ...]) -> Price:
+    """What each day came to by confidence, in thousandths of a million replica-seconds; the others are far too dear, and each leaves half."""
+    found = price.begun(BAND)
+    found.runs = [Run(1) for _ in range(len(CONFIDENCES) + 1)]
+    for day in days:
+        found.seconds += DAY_S
+        parts = [*day, *[900] * (len(CONFIDENCES) - len(day))]
+        for of_day, part in zip(found.runs, (1000, *parts), strict=True):
+            of_day.above_s += 1000 if of_day is found.runs[0] else 500
+            of_day.replica_s += 1000 * part
+        price.fade(found)
+    return found
+
+
+def test_a_price_that_rises_is_not_followed_although_the_week_was_cheap() -> None:
+    """A mean is days behind a model that sharpens: what it will cost is where a line through the days goes."""
+    rising = lived_through(*[(4 + 8 * n,) for n in range(8)])
+    (part, *_) = price.coming(rising)
+    assert price.came_to(rising, CONFIDENCES[0])[1] < price.MORE_REPLICAS
+    assert part == pytest.approx(0.06, abs=0.01)
+    assert price.comes_to(rising, CONFIDENCES[0]) == part
+    assert price.worth(rising) == 0
+    rising.aged = []
+    assert price.worth(rising) == CONFIDENCES[0]
+
+
+def test_between_what_is_on_its_way_to_too_much_and_what_is_not_there_is_a_straight_line() -> None:
+    found = lived_through(*[(2 * n, 12 * n) for n in range(6)])
+    followed = price.worth(found)
+    assert CONFIDENCES[0] < followed < CONFIDENCES[1]
+    assert price.comes_to(found, followed) == pytest.approx(price.MOST_REPLICAS, abs=0.01)
+    assert price.comes_to(found, followed) <= price.MOST_REPLICAS
+
+
+@pytest.mark.parametrize("days", [[(30,)], [(30,)] * 9, [(36,), (24,)] * 5, [(28,)] * 9 + [(60,)]])
+def test_days_that_are_alike_and_one_dear_day_are_no_way(days: list[tuple[int, ...]]) -> None:
+    found = lived_through(*days)
+    assert price.coming(found)[0] == pytest.approx(0.03, abs=0.015)
+    assert price.worth(found) == CONFIDENCES[0]
+
+
+def test_of_two_days_a_line_says_little_and_of_many_what_it_is() -> None:
+    said = [price.coming(lived_through(*[(10 * n,) for n in range(days)]))[0] for days in (2, 4, 30)]
+    steps = [(part - (days - 1) / 200) / ((days + 1) / 200) for part, days in zip(said, (2, 4), strict=False)]
+    assert steps == pytest.approx([0.2, 0.55], abs=0.05)
+    assert said[2] == pytest.approx(0.3, abs=0.01)
+
+
+def test_a_job_every_quarter_of_an_hour_is_not_paid_dearly() -> None:
+    """Its model becomes sharper every day, and every confidence dearer."""
+    chance = random.Random(15)
+    series: list[Row] = [
+        (n * 300.0, (60 + (0 if n % 3 else 100) + chance.gauss(0, 3),)) for n in range(14 * 288)
+    ]
+    members = spec(
+        external("load", low="16.8", high="18.7", app="web"),
+        algorithm="average",
+        tolerance="0.1",
+        maxReplicas=100,
+    )
+    alone, both = (backtest(members, series, history_s=7 * DAY_S, forecast=asks) for asks in ("", "lead=10m"))
+    assert alone.above_high_s > 0
+    assert both.replica_hours <= 1.05 * alone.replica_hours
+
+
+def test_what_was_recorded_before_is_gone_on_with_and_a_line_begins_with_the_next_record() -> None:
+    stored = msgspec.json.encode(counted((500, 30_000)))
+    before = msgspec.json.decode(msgspec.json.encode(msgspec.json.decode(stored)[:6]), type=Price)
+    assert before.aged == []
+    assert price.worth(before) > 0
+    price.fade(before)
+    assert before.aged == []
+    world = started(BY_PRICE)
+    run(world, 900, 4 * DAY_S)
+    of_world = known_of(world).price
+    assert of_world is not None
+    of_world.aged = []
+    given = run(world, 4 * DAY_S, 5.1 * DAY_S)
+    assert "coming" in of(given, RecordForecast)[-1].because[0].values
+    assert len(of_world.aged or known_of(world).price.aged) == len(price.NONE_AGED)  # type: ignore[union-attr]
+
+
+def test_sums_that_no_days_can_have_come_to_are_borne() -> None:
+    """Of a model that somebody has edited."""
+    found = lived_through((30,), (30,))
+    found.aged = [10**9] * len(found.aged)
+    assert price.coming(found)[0] == pytest.approx(0.03, abs=0.001)
+    assert price.worth(found) == CONFIDENCES[0]
+
+
 def rows(days: float, every_s: int = 300) -> list[Row]:
     chance = random.Random(3)
     return [
@@ -305,6 +395,8 @@ def test_a_sum_that_replicas_do_not_share_is_not_priced() -> None:
     [
         (Price(BAND, [Run()]), "runs: 1 values, 11 are needed"),
         (Price(BAND, covered=[1]), "covered: 1 values, 10 are needed"),
+        (Price(BAND, aged=[1]), "aged: 1 values, 12 are needed"),
+        (Price(BAND, aged=[2**60] * 12), "is possible"),
         (Price(BAND, seconds=2**60), "is possible"),
         (Price(BAND, seconds=price.LEAST_S), "no runs were counted"),
         (Price(msgspec.structs.replace(BAND, modulo=0)), "above 0 are needed"),

@@ -9,7 +9,7 @@ import msgspec
 from tidewright.autoscaler.forecast import bounds, memory, price, season
 from tidewright.autoscaler.forecast.asked import BY_PRICE, MOST_LEAD_S, Asked, goes_on
 from tidewright.autoscaler.forecast.memory import Season
-from tidewright.autoscaler.forecast.price import Band, Price
+from tidewright.autoscaler.forecast.price import Band
 from tidewright.events.base import JsonObject
 
 MOST_MODELS = 50
@@ -32,7 +32,7 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def learn(loads: Iterable[tuple[float, int]], asks: Asked, band: Band | None = None) -> Season:
     """What is to be known of a load, from (time in seconds, milli) in the order of their times; by the band it is counted what confidences cost."""
     known = Season(
-        zone=asks.zone, price=Price(band) if band is not None and asks.confidence == BY_PRICE else None
+        zone=asks.zone, price=price.begun(band) if band is not None and asks.confidence == BY_PRICE else None
     )
     for at, load in loads:
         season.add(known, at, load, lead_s=asks.lead_s, confidence=bounds.sure(known, asks.confidence))

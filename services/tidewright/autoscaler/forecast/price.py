@@ -2,7 +2,7 @@
 
 The counts are those of a stand-in for the rules, which is told by a recorded decision what to go by (`Band`): marks with their tolerance, least and
 most, velocity, windows. It knows nothing of delays, of other metrics, of how many pods are ready. Which confidence is worth its price is
-judged by what these counts came to in about a week (`worth`).
+judged by what these counts came to in about a week, and by where that is going (`worth`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ CONFIDENCES = (0.01, 0.1, 0.25, 0.4, 0.6, 0.75, 0.85, 0.91, 0.945, 0.97)
 ONE = 10
 """What counts once of forecasts that were judged; counts fade, and are integers."""
 MORE_REPLICAS, MOST_REPLICAS = 0.04, 0.05
-"""A confidence is worth its price if it has at most this part more of replica-time; and where it has come to more than the second, it is followed no longer."""
+"""A confidence is worth its price if it has had at most this part more of replica-time, and is not on its way to more than the second; where it has come to more than that, it is followed no longer."""
 LESS_ABOVE = 0.75
 """And if it leaves at most this part of the time above the high watermark."""
 LEAST_S = 86400 * 7 // 8
 """Before so much was counted nothing is known: a day has all its hours, and has faded once."""
 LONGEST_S = 7200
 """Of a time without samples that is longer nothing is counted."""
+NONE_AGED = (0,) * (len(CONFIDENCES) + 2)
+"""What has aged of what begins to be counted."""
 _REPEATED = 8
 _MOST = 2**53
 
@@ -72,6 +74,8 @@ class Price(msgspec.Struct, array_like=True):
         seconds: that were counted.
         judged: forecasts whose moment has come; `covered` those whose bound held, by confidence.
         followed: the confidence that is followed, as it was recorded; 0 for none, below 0 while too little is known.
+        aged: of each run, its replica-time times the days since; and last, of the rules alone, times their square: for a straight line
+            through the days (`coming`). Empty where that is not counted: it begins with a record.
     """
 
     band: Band
@@ -80,6 +84,12 @@ class Price(msgspec.Struct, array_like=True):
     judged: int = 0
     covered: list[int] = []
     followed: float = -1.0
+    aged: list[int] = []
+
+
+def begun(band: Band, followed: float = -1.0) -> Price:
+    """Nothing is counted yet."""
+    return Price(band, followed=followed, aged=list(NONE_AGED))
 
 
 def add(price: Price, passed_s: int, load: int, bounds: Sequence[int]) -> None:
@@ -165,7 +175,12 @@ def _step(factor: int, count: int) -> int:
 
 
 def fade(price: Price) -> None:
-    """A day is over: what was counted counts an eighth less, so that about a week is looked at."""
+    """A day is over: what was counted counts an eighth less, so that about a week is looked at, and is a day older."""
+    if price.runs and price.aged:
+        *aged, squared = price.aged
+        alone_s = price.runs[0].replica_s
+        older = [known + run.replica_s for known, run in zip(aged, price.runs, strict=True)]
+        price.aged = [known * 7 // 8 for known in (*older, squared + 2 * aged[0] + alone_s)]
     price.seconds = price.seconds * 7 // 8
     price.judged = price.judged * 7 // 8
     price.covered = [count * 7 // 8 for count in price.covered]
@@ -194,18 +209,43 @@ def worth(price: Price) -> float:
     It is the greatest that is not too dear: the one that is counted and, where the next is too dear, what lies between them.
     """
     alone, *others = price.runs
-    most = MORE_REPLICAS * alone.replica_s
+    limits: list[tuple[Sequence[float], float]] = [
+        ([run.replica_s for run in others], MORE_REPLICAS * alone.replica_s)
+    ]
+    if price.aged:
+        limits.append((coming(price), MOST_REPLICAS))
     best, least_s = 0.0, LESS_ABOVE * alone.above_s
-    for n, (confidence, run) in enumerate(zip(CONFIDENCES, others, strict=True)):
-        if run.replica_s > most:
+    for n, confidence in enumerate(CONFIDENCES):
+        if any(costs[n] > most for costs, most in limits):
             continue
-        if n + 1 < len(others) and others[n + 1].replica_s > most:
-            part = (most - run.replica_s) / (others[n + 1].replica_s - run.replica_s)
-            confidence = int(100 * (confidence + part * (CONFIDENCES[n + 1] - confidence))) / 100
+        parts = [
+            (most - costs[n]) / (costs[n + 1] - costs[n])
+            for costs, most in limits
+            if n + 1 < len(others) and costs[n + 1] > most
+        ]
+        if parts:
+            confidence = int(100 * (confidence + min(parts) * (CONFIDENCES[n + 1] - confidence))) / 100
         above_s = _between([other.above_s for other in others], confidence)
         if above_s < alone.above_s and (above_s < least_s or (above_s == least_s and not best)):
             best, least_s = confidence, above_s
     return best
+
+
+def coming(price: Price) -> list[float]:
+    """What part more of replica-time each confidence would come to on the day that has begun: where a straight line through the days that were counted is then.
+
+    A week's mean is some days behind a price that rises, as that of a model does that sharpens. How steep the line is counts for v / (v + 1), where the days are
+    spread by v days squared: nothing of one day, half of four, four fifths of a week. No confidence comes to less than a lesser one.
+    """
+    alone, *others = price.runs
+    alone_s, (alone_aged, *aged, squared) = max(1, alone.replica_s), price.aged
+    spread = alone_s * (squared + alone_s) - alone_aged * alone_aged
+    found: list[float] = []
+    for run, known in zip(others, aged, strict=True):
+        steep = (alone_s * known - alone_aged * run.replica_s) / spread if spread > 0 else 0.0
+        part = (run.replica_s - steep * alone_aged) / alone_s
+        found.append(max(part, found[-1]) if found else part)
+    return found
 
 
 def is_dear(price: Price) -> bool:
@@ -221,12 +261,17 @@ def came_to(price: Price, confidence: float) -> tuple[float, float]:
     return above_s / max(1, alone.above_s), more_s / max(1, alone.replica_s)
 
 
+def comes_to(price: Price, confidence: float) -> float:
+    """What part more of replica-time a confidence would come to on the day that has begun, as it has gone so far (`coming`)."""
+    return _between(coming(price), confidence)
+
+
 def held(price: Price, confidence: float) -> float:
     """For how many of the forecasts that were judged a bound of this confidence held."""
     return _between(price.covered, confidence) if price.covered else 0.0
 
 
-def _between(values: Sequence[int], confidence: float) -> float:
+def _between(values: Sequence[float], confidence: float) -> float:
     """What belongs to a confidence where this belongs to `CONFIDENCES`: between two of them in a straight line."""
     if confidence <= CONFIDENCES[0]:
         return float(values[0])
@@ -242,10 +287,11 @@ def problem(price: Price) -> str:
     for name, count, needed in (
         ("runs", len(price.runs), len(CONFIDENCES) + 1),
         ("covered", len(price.covered), len(CONFIDENCES)),
+        ("aged", len(price.aged), len(NONE_AGED)),
     ):
         if count not in (0, needed):
             return f"{name}: {count} values, {needed} are needed"
-    numbers = [price.seconds, price.judged, *price.covered]
+    numbers = [price.seconds, price.judged, *price.covered, *price.aged]
     numbers += [n for run in price.runs for n in (run.count, run.waited_s, run.above_s, run.replica_s)]
     for number in numbers:
         if not -_MOST <= number <= _MOST:

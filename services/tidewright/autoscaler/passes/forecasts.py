@@ -46,7 +46,7 @@ STANDINGS = {
     LEARNING: "the forecast takes no part yet: it is learning",
     OFTEN_WRONG: "the forecast is muted: its upper bound held less often than its confidence asks for",
     NO_RHYTHM: "the forecast is muted: it is no better than the values of now, there is no rhythm in the load",
-    UNPAID: "the forecast takes no part: of late no confidence would have been worth its price (a quarter less time above the high watermark, for 4 % more replica-hours at most)",
+    UNPAID: "the forecast takes no part: of late no confidence would have been worth its price (a quarter less time above the high watermark, for 4 % more replica-hours at most, and not on the way to more than 5 %)",
     "": "the forecast takes part",
 }
 
@@ -186,13 +186,16 @@ def _priced(
         known = seasons[key]
         of = known.price
         if of is None:
-            of = Price(band, followed=DEFAULT_CONFIDENCE if key in given and known.judged else before)
+            of = price.begun(band, DEFAULT_CONFIDENCE if key in given and known.judged else before)
         elif key in given and not price.is_alike(of.band, band):
-            of = Price(band, followed=of.followed)
+            of = price.begun(band, of.followed)
         else:
             follow = price.is_known(of) and (another_day or of.followed < 0)
             of = msgspec.structs.replace(
-                of, band=band, followed=price.to_follow(of) if follow else of.followed
+                of,
+                band=band,
+                followed=price.to_follow(of) if follow else of.followed,
+                aged=of.aged or list(price.NONE_AGED),
             )
         found[key] = msgspec.structs.replace(known, price=of)
     return found
@@ -210,10 +213,13 @@ def _why(scaler: Autoscaler, seasons: dict[str, Season]) -> Iterator[Because]:
 def figures(display: str, of: Price) -> dict[str, Scalar]:
     """What is said of a price."""
     left, more = price.came_to(of, of.followed)
-    return {
+    found: dict[str, Scalar] = {
         "metric": display, "confidence": of.followed, "days": round(of.seconds / 86400, 1),
         "above_s": of.runs[0].above_s, "left": round(left, 4), "more": round(more, 4),
     }  # fmt: skip
+    if of.aged:
+        found["coming"] = round(price.comes_to(of, of.followed), 4)
+    return found
 
 
 def _given(

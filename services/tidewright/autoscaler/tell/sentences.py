@@ -139,9 +139,10 @@ def _by_its_price(v: Values) -> str:
     counted = f"Counted over {plural(v['days'], 'day')}, {v['metric']} would have been above its high watermark for {span(v['above_s'])} without forecasts"
     if not v["confidence"]:
         return f"{counted}; no confidence would have been worth its price, and none is followed."
+    going = f", and {v['coming']:.1%} on the day that begins if it goes on so" if "coming" in v else ""
     return (
         f"{counted}; a confidence of {v['confidence']:g} would have left {v['left']:.0%} of that, for {v['more']:.1%} more "
-        "replica-hours: it is followed."
+        f"replica-hours{going}: it is followed."
     )
 
 
