@@ -15,6 +15,7 @@ from tests import waiting
 from tests.chaos.drains import drains, strays, untold
 from tests.chaos.effects import requests
 from tests.chaos.findings import Ledger
+from tests.e2e.provisioning.stumbling import Stumbling, stumbling
 from tests.e2e.provisioning.test_removals import QUICK, budgets, our_marks, running
 from tests.e2e.provisioning.world import GROUP_LABEL, LOOK_EVERY_S, World
 from tests.e2e.sim.world import NODES, send, until
@@ -103,10 +104,14 @@ async def keep(world: World, replicas: int) -> None:
 
 
 @contextlib.asynccontextmanager
-async def faulty(world: World) -> AsyncIterator[None]:
-    """The embedded server refuses some of what a drain asks, and ends watches, until the end of the block."""
-    if not world.cluster.embedded:
+async def faulty(world: World, before: Stumbling | None) -> AsyncIterator[None]:
+    """The server, or the proxy before it, refuses some of what a drain asks, and ends watches, until the end of the block."""
+    if before is not None:
+        before.on = True
         yield
+        before.on = False
+        assert before.refused
+        assert before.ended
         return
     evictions = f"{world.namespace}/pods/.*/eviction"
     rules = [
@@ -150,7 +155,18 @@ def ours(world: World, nodes: dict[str, dict[str, Any]]) -> list[dict[str, Any]]
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("nodes", [10, pytest.param(60, marks=pytest.mark.full_size)])
-async def test_nodes_come_and_go_and_the_log_tells_every_life(world: World, nodes: int) -> None:
+async def test_nodes_come_and_go_and_the_log_tells_every_life(
+    world: World, nodes: int, tmp_path: Path
+) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        proxy = None
+        if not world.cluster.embedded:
+            proxy, path = await stack.enter_async_context(stumbling(world.cluster.kubeconfig, tmp_path))
+            world.services.kubeconfigs.update(watcher=path, actuator=path)
+        await come_and_go(world, nodes, proxy)
+
+
+async def come_and_go(world: World, nodes: int, proxy: Stumbling | None) -> None:
     group = await world.group("wave", cpu=str(CORES), capacity={"memory": "512Gi"}, min=LEAST, max=2 * nodes)
     await world.configure(**SETTINGS)
     await world.start()
@@ -165,7 +181,7 @@ async def test_nodes_come_and_go_and_the_log_tells_every_life(world: World, node
     hosts = {pod["spec"]["nodeName"] for name, pod in placed.items() if name.startswith("kept-")}
     assert len(hosts) > LEAST, "some of them have to leave their nodes"
     most = len(ours(world, await until(world.kube, NODES, lambda found: len(ours(world, found)) >= nodes)))
-    async with faulty(world):
+    async with faulty(world, proxy):
         for path in fillers:
             await world.kube.request("DELETE", path)
         await until(world.kube, NODES, lambda found: len(ours(world, found)) == LEAST, timeout_s=300)

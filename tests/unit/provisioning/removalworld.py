@@ -51,6 +51,7 @@ class Removing(Cluster):
         mark_fails: reason with which marks are rejected; empty for none.
         hides_nodes: nodes that change are not told of.
         ends: evicted pods end at once; else they go on ending.
+        reopens: budgets have room again before it is heard that an eviction was admitted.
     """
 
     def __init__(self, config: JsonObject | None = None) -> None:
@@ -66,6 +67,7 @@ class Removing(Cluster):
         self.mark_fails = ""
         self.hides_nodes = False
         self.ends = True
+        self.reopens = False
         self.tell(replica_set(self.now))
 
     # --- What is there ---
@@ -217,6 +219,9 @@ class Removing(Cluster):
                 return
             self.budgets[key].allowed -= 1
             self._inbox.append(self.budget_fact(key))
+            if self.reopens:
+                self.budgets[key].allowed += 1
+                self._inbox.append(self.budget_fact(key))
         self.evicted.append(name)
         self._inbox.append(o.Applied(at=self.now, decision=decision.id))
         if self.ends:

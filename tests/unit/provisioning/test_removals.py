@@ -128,6 +128,24 @@ def test_a_budget_lets_one_pod_go_at_a_time() -> None:
     assert cluster.deleted == ["n0"]
 
 
+def test_a_budget_that_was_open_again_before_an_eviction_was_answered_is_asked_ten_seconds_later() -> None:
+    # The answer was lost; when the actuator has found out, the budget has said all that it has to say.
+    cluster = world()
+    for i in range(3):
+        cluster.run_pod(f"p{i}", "n0")
+    cluster.budget("web", 1)
+    cluster.reopens = True
+    cluster.remove("n0")
+    cluster.advance(5.0)
+    cluster.advance(9.0)
+    assert cluster.evicted == ["p0"]
+    cluster.advance(2.0)
+    assert cluster.evicted == ["p0", "p1"]
+    cluster.advance(11.0)
+    assert cluster.evicted == ["p0", "p1", "p2"]
+    assert (cluster.deleted, cluster.undone()) == (["n0"], [])
+
+
 def test_two_nodes_never_ask_for_more_than_the_budget_has() -> None:
     cluster = world()
     for i in range(4):

@@ -1,8 +1,10 @@
 """How many nodes of one template hold these shapes, and which pods go there. Spec 3.7, "Estimator".
 
 The reference packs class by class, largest first, round robin over the nodes made so far and then on
-fresh ones. The same steps are taken here by counting, so the answer is never worse than its; then
-first fit and other orders are tried, and the best is kept: first the most pods, then the fewest nodes.
+fresh ones. The same steps are taken here by counting; then first fit and other orders are tried, and the
+best is kept: first the most pods, then the fewest nodes. The reference looks at its fresh nodes in the order
+of a Go map, and answers the same question otherwise now and then (64 of 1,500 made by chance, asked twice):
+in some of those the luckier answer has a node less, or where a limit binds pods more, than ours (26 of 4,500).
 First-fit decreasing needs at most 11/9 of the optimum + 6/9 nodes where one resource dominates.
 
 Deviation [B9]: only nodes made here are counted, never an existing one that was reused.

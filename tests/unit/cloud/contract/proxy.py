@@ -114,8 +114,7 @@ class Proxy:
             request.transport.abort()
         return web.Response(status=500)
 
-    @staticmethod
-    async def _stream(request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+    async def _stream(self, request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
         response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
         await response.prepare(request)
         async for chunk in answer.content.iter_any():

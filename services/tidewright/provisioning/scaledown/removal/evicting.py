@@ -21,7 +21,7 @@ from tidewright.provisioning.scaledown.drain.evictions import (
     level_of,
     wait_at_most_s,
 )
-from tidewright.provisioning.scaledown.removal.saga import Leaving, Removal
+from tidewright.provisioning.scaledown.removal.saga import AGAIN_S, Leaving, Removal
 from tidewright.provisioning.scaledown.removal.standing import thought_gone_at
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import Budget, Pod, State
@@ -34,14 +34,20 @@ KEEPS_COMING = "KeepsComing"
 
 
 class Rooms:
-    """What the budgets of pods have left, less the evictions that their facts do not count yet."""
+    """What the budgets of pods have left, less the evictions that their facts do not count yet.
 
-    def __init__(self, state: State) -> None:
+    A budget that was closed and open again before the answer to an eviction was heard of, or while it was not watched, has
+    nothing new to say: an eviction counts for so long as a refusal is waited for, and then the API server is asked.
+    """
+
+    def __init__(self, state: State, now: float) -> None:
         self._state = state
+        self._now = now
         self._spaces: dict[str, list[tuple[ObjectKey, LabelSelector, Budget]]] | None = None
         self._covering: dict[tuple[str, str], tuple[ObjectKey, ...]] = {}
         self._used: dict[ObjectKey, int] = {}
         self._moved_at: dict[ObjectKey, float] = {}
+        self._counts_until: dict[ObjectKey, float] = {}
 
     def covering(self, namespace: str, shape: str) -> tuple[ObjectKey, ...]:
         """The budgets that pods of a shape fall under."""
@@ -73,6 +79,10 @@ class Rooms:
         """When a pod under one of these budgets last left through us."""
         return max((self._moved_at.get(key, 0.0) for key in budgets), default=0.0)
 
+    def counts_until(self, budgets: Iterable[ObjectKey]) -> float | None:
+        """When the first of the evictions counts no more that the facts of these budgets do not count yet."""
+        return min((self._counts_until[key] for key in budgets if key in self._counts_until), default=None)
+
     def _read(self) -> dict[str, list[tuple[ObjectKey, LabelSelector, Budget]]]:
         spaces: dict[str, list[tuple[ObjectKey, LabelSelector, Budget]]] = {}
         self._spaces = spaces
@@ -89,10 +99,15 @@ class Rooms:
         if not leaving.order and leaving.evicted_at is None:
             return
         for key in self.covering(namespace_of(pod_key), leaving.shape):
-            if leaving.order or (leaving.evicted_at or 0.0) >= self._state.budgets[key].at:
+            evicted_at = leaving.evicted_at
+            if leaving.order:
                 self._used[key] = self._used.get(key, 0) + 1
-            if leaving.evicted_at is not None:
-                self._moved_at[key] = max(self._moved_at.get(key, 0.0), leaving.evicted_at)
+            elif evicted_at is not None and self._state.budgets[key].at <= evicted_at > self._now - AGAIN_S:
+                self._used[key] = self._used.get(key, 0) + 1
+                until = evicted_at + AGAIN_S
+                self._counts_until[key] = min(self._counts_until.get(key, until), until)
+            if evicted_at is not None:
+                self._moved_at[key] = max(self._moved_at.get(key, 0.0), evicted_at)
 
 
 class Turn(msgspec.Struct):
@@ -116,7 +131,7 @@ class Turns:
         self._state = state
         self._settings = settings
         self._now = now
-        self._rooms = Rooms(state)
+        self._rooms = Rooms(state, now)
 
     def of(self, node: str, movers: Sequence[PodKey]) -> Turn:
         """Whose turn has come on one node; it takes no new pods any more."""
@@ -159,7 +174,8 @@ class Turns:
             result.late = result.late or (key, why)
         else:
             again = leaving.again_at if leaving is not None and leaving.again_at > now else limit
-            _look_again(result, min(again, limit))
+            counted = self._rooms.counts_until(budgets)
+            _look_again(result, min(again, limit) if counted is None else min(again, limit, counted))
 
     def _wait(self, key: PodKey, evicted_at: float, result: Turn) -> None:
         """A pod that is ending: for its grace period and a while longer."""
