@@ -17,11 +17,11 @@ import msgspec
 
 from tests.bench.figures import Bench, Figure, Size, figure
 from tidewright.autoscaler.backtest import Row, backtest
-from tidewright.autoscaler.forecast import bounds, season
+from tidewright.autoscaler.forecast import bounds, price, season
 from tidewright.autoscaler.forecast.asked import BY_PRICE
 from tidewright.autoscaler.forecast.load import MOST_METRICS
 from tidewright.autoscaler.forecast.memory import Season
-from tidewright.autoscaler.forecast.price import Band, Price
+from tidewright.autoscaler.forecast.price import Band
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "metrics"
 SERIES = (
@@ -39,7 +39,7 @@ def per_sample(size: Size) -> list[Figure]:
     """Fold and forecast, a sample each 15 s, ten minutes ahead."""
     samples = 20_000 if size == "small" else 200_000
     loads = [int(5_000 + 4_000 * math.sin(n * 15 / 86400 * 2 * math.pi)) for n in range(samples)]
-    known = Season(price=Price(Band(500, 1000, 475, 1050, 1, 1000, 50_000, 20_000, 60, 300)))
+    known = Season(price=price.begun(Band(500, 1000, 475, 1050, 1, 1000, 50_000, 20_000, 60, 300)))
     begun = time.process_time()
     for n, load in enumerate(loads):
         confidence = bounds.sure(known, BY_PRICE)

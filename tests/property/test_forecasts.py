@@ -15,7 +15,7 @@ from tidewright.autoscaler.backtest import Row, backtest
 from tidewright.autoscaler.forecast import bounds, season
 from tidewright.autoscaler.forecast.load import MOST_METRICS
 from tidewright.autoscaler.forecast.memory import Season
-from tidewright.autoscaler.forecast.price import Band, Price
+from tidewright.autoscaler.forecast.price import Band, begun
 from tidewright.autoscaler.forecast.season import Expected
 from tidewright.autoscaler.passes.evaluate import Scene, evaluate
 from tidewright.autoscaler.policy import Policy
@@ -105,7 +105,7 @@ def test_any_load_at_any_times_is_borne_within_the_size(
     steps: list[int], loads: list[int], lead_s: float, confidence: float
 ) -> None:
     band = Band(600, 1000, 570, 1050, 1, 10_000, 900_000, 900_000, 60, 3600)
-    known, at = Season(price=Price(band)), 1.7e9
+    known, at = Season(price=begun(band)), 1.7e9
     for n, load in enumerate(loads):
         at += steps[n % len(steps)]
         season.add(known, at, load, lead_s=lead_s, confidence=confidence)

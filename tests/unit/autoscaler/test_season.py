@@ -13,7 +13,7 @@ from tidewright.autoscaler.forecast import bounds, memory
 from tidewright.autoscaler.forecast import season as s
 from tidewright.autoscaler.forecast.load import MOST_METRICS
 from tidewright.autoscaler.forecast.memory import Season
-from tidewright.autoscaler.forecast.price import Band, Price
+from tidewright.autoscaler.forecast.price import Band, begun
 
 DAY_S = 86400
 LEAD_S = 3600.0
@@ -192,7 +192,7 @@ def test_a_load_a_million_times_as_great_is_counted_in_greater_steps() -> None:
 def test_seasons_of_all_metrics_stay_below_eight_kibibytes() -> None:
     chance = random.Random(11)
     for lead_s in (60.0, 600.0, 21600.0):
-        season = Season(price=Price(Band(500, 1000, 475, 1050, 1, 10_000, 900_000, 900_000, 3600, 3600)))
+        season = Season(price=begun(Band(500, 1000, 475, 1050, 1, 10_000, 900_000, 900_000, 3600, 3600)))
         for n in range(30_000):
             load = chance.choice((0, 2**62, 10**9, chance.randrange(2**62)))
             s.add(season, 1.7e9 + n * 97.013, load, lead_s=lead_s, confidence=0.123456789)
@@ -223,7 +223,7 @@ def test_so_they_do_with_a_sample_every_minute_for_weeks(load: Callable[[float],
     """With all that there is: what comes within minutes, a local time, prices, and a load of as many digits as it may have."""
     chance = random.Random(3)
     band = Band(600_000, 1_000_000, 570_000, 1_050_000, 2, 10_000, 50_000, 20_000, 60, 3600)
-    season = Season(zone="CET-1CEST,M3.5.0,M10.5.0/3", price=Price(band, followed=0.91))
+    season = Season(zone="CET-1CEST,M3.5.0,M10.5.0/3", price=begun(band, 0.91))
     for n in range(15 * 1440):
         at = n * 60.0
         noisy = int(load(at) * 1000 * (1 + 0.05 * chance.random()))
