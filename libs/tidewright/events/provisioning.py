@@ -329,7 +329,8 @@ class DeleteInstances(Effect, frozen=True, kw_only=True, tag="decision.delete-in
             meanwhile is left alone (`Rejected` with `Conflict`).
         force: ignore the group's minimum.
         uids: of the Node objects, in the same order, where nodes were drained for it: each must be that one, carry
-            our mark, and have no pod that would have to move; else `Rejected` with reason `NodeNotEmpty` or `Conflict`.
+            our mark, and have no pod that would have to move; else `Rejected` with reason `NodeNotEmpty` or `Conflict`,
+            whose result names all that are not so (`nodes`).
         from_size: the group's target size before; None where nobody counted.
         size: the target size after it. A group that would come out smaller is left alone: `Rejected` with `Conflict`.
     """

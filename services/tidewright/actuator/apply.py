@@ -455,9 +455,9 @@ class Applier:
         return None
 
     async def _any_held_up(self, effect: DeleteInstances, allowance: Allowance) -> Refused | None:
-        """The first refusal of a node, in their order; some are looked at at a time, for all of them go together."""
+        """The first refusal of a node, in their order, with the names of all that are refused; some are looked at at a time, for all of them go together."""
         if len(effect.nodes) >= MANY and (there := await self._all_at_once(effect, allowance)) is not None:
-            return next((why for why in _refusals(effect, *there) if why is not None), None)
+            return _of_all(_refusals(effect, *there))
         places = asyncio.Semaphore(LOOKED_AT_ONCE)
 
         async def look(name: str, uid: str) -> Refused | None:
@@ -469,7 +469,8 @@ class Applier:
         for one in found:
             if isinstance(one, BaseException):
                 raise one
-        return next((one for one in found if isinstance(one, Refused)), None)
+        each = zip(effect.nodes, found, strict=True)
+        return _of_all((name, one) for name, one in each if isinstance(one, Refused))
 
     async def _all_at_once(
         self, effect: DeleteInstances, allowance: Allowance
@@ -585,15 +586,23 @@ class Applier:
 
 def _refusals(
     effect: DeleteInstances, nodes: Iterable[JsonObject], pods: Iterable[JsonObject]
-) -> Iterator[Refused | None]:
-    """Of each node whose instance is to be deleted, why it may not be; of one that is not among `nodes` nothing keeps it."""
+) -> Iterator[tuple[str, Refused]]:
+    """Of nodes whose instances are to be deleted, why they may not be; one that is not among `nodes` nothing keeps."""
     there = {_name_of(node): node for node in nodes}
     on: dict[str, list[JsonObject]] = {}
     for pod in pods:
         on.setdefault((pod.get("spec") or {}).get("nodeName") or "", []).append(pod)
     for name, uid in zip(effect.nodes, effect.uids, strict=True):
         if name in there:
-            yield _not_drained(name, uid, there[name]) or _carried(name, on.get(name, ()))
+            why = _not_drained(name, uid, there[name]) or _carried(name, on.get(name, ()))
+            if why is not None:
+                yield name, why
+
+
+def _of_all(refused: Iterable[tuple[str, Refused]]) -> Refused | None:
+    """The refusal of several, by the first of them: its result names them all."""
+    each = list(refused)
+    return msgspec.structs.replace(each[0][1], result={"nodes": [name for name, _ in each]}) if each else None
 
 
 def _not_drained(name: str, uid: str, node: JsonObject) -> Refused | None:

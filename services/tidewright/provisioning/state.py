@@ -518,6 +518,7 @@ class State(msgspec.Struct, dict=True):
     paused: dict[str, Paused] = {}
     scan: Scan = msgspec.field(default_factory=Scan)
     lately: dict[NodeGroupId, Lately] = {}
+    lately_of_gone: Lately | None = None
     last_scale_up: float | None = None
     due: float | None = None
     burst_at: float | None = None

@@ -57,23 +57,21 @@ class Stumbling(Proxy):
         await response.prepare(request)
         chunks = answer.content.iter_any()
         waiting = asyncio.ensure_future(anext(chunks, None))
-        while True:
-            done, _ = await asyncio.wait({waiting}, timeout=WATCHED_S)
-            if not done:
-                if self.on:
-                    break
-                continue
-            chunk = waiting.result()
-            if chunk is None:
-                return response
-            await response.write(chunk)
-            if self.on and self._chance.random() < 0.05:
-                self.ended += 1
-                return response
-            waiting = asyncio.ensure_future(anext(chunks, None))
-        waiting.cancel()
-        self.ended += 1
-        return response
+        try:
+            while True:
+                done, _ = await asyncio.wait({waiting}, timeout=WATCHED_S)
+                if done:
+                    chunk = waiting.result()
+                    if chunk is None:
+                        return response
+                    await response.write(chunk)
+                    waiting = asyncio.ensure_future(anext(chunks, None))
+                if self.on and (not done or self._chance.random() < 0.05):
+                    self.ended += 1
+                    return response
+        finally:
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager

@@ -223,6 +223,7 @@ async def test_many_nodes_are_looked_at_as_each_alone_would_be_by_two_lists_wher
     found = await Applier(cast("Any", server), cast("Discovery", None)).occupied(effect, Allowance(free))
     assert (found.reason if found is not None else "") == reason
     assert found is None or "n3" in found.message
+    assert found is None or (isinstance(found, Refused) and found.result == {"nodes": ["n3"]})
     lists = [path for path in server.asked if "limit=" in path]
     assert (len(server.asked) == 2) == by_lists
     assert [path.partition("?")[0] for path in lists] == ["/api/v1/nodes", "/api/v1/pods"][: len(lists)]

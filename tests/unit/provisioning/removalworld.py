@@ -240,14 +240,21 @@ class Removing(Cluster):
         if refused is not None:
             self._answer(o.Rejected, decision, self.deletion_refused[refused])
             return
+        kept: dict[str, str] = {}
         for name, uid in zip(decision.nodes, decision.uids, strict=True):
-            wrong = marks.not_drained(self.objects[name], uid)
-            occupant = next(
-                (pod.name for pod in self.placed.values() if pod.node == name and _would_move(pod)), ""
-            )
-            if wrong or occupant:
-                self._answer(o.Rejected, decision, "Conflict" if wrong else "NodeNotEmpty")
-                return
+            if marks.not_drained(self.objects[name], uid):
+                kept[name] = "Conflict"
+            elif any(pod.node == name and _would_move(pod) for pod in self.placed.values()):
+                kept[name] = "NodeNotEmpty"
+        if kept:
+            reason = next(iter(kept.values()))
+            self._inbox.append(
+                o.Rejected(
+                    at=self.now, decision=decision.id, reason=reason,
+                    message=f"{reason} here", result={"nodes": [*kept]},
+                )
+            )  # fmt: skip
+            return
         self.deleted += decision.nodes
         for name in decision.nodes:
             del self.objects[name]

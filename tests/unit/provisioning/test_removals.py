@@ -26,7 +26,7 @@ from tidewright.provisioning.scaledown.removal import steps
 from tidewright.provisioning.scaledown.removal.saga import Removal
 from tidewright.provisioning.scaledown.removal.soft import soft_marks
 from tidewright.provisioning.scaledown.removal.steps import TOGETHER_S
-from tidewright.provisioning.scaledown.scanning import FULL_S, delayed
+from tidewright.provisioning.scaledown.scanning import FULL_S, delayed, last_of
 from tidewright.provisioning.scaleup.orders import STATUS_MAP
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell import counts
@@ -441,6 +441,9 @@ def test_a_node_whose_deletion_is_refused_keeps_no_other_one_from_going() -> Non
     cluster.advance(30.0)
     assert cluster.deleted == ["n0", "n1", "n2", "n4"]
     assert cluster.state.removals.keys() == {"n3"}
+    calls = [call.nodes for call in cluster.of(p.DeleteInstances)]
+    assert calls[:2] == [("n0", "n1", "n2", "n3", "n4"), ("n0", "n1", "n2", "n4")]
+    assert set(calls[2:]) == {("n3",)}, "the one that is not empty is asked for by itself"
 
 
 @pytest.mark.parametrize("reason", ["Forbidden", "Invalid"])
@@ -1071,6 +1074,29 @@ def test_nothing_is_kept_of_a_group_that_is_gone_before_its_cloud_has_answered(
     )
     evolve(cluster.state, undone)
     assert cluster.state.lately == {}
+
+
+@pytest.mark.parametrize("first", ["gone", "failed"])
+def test_delays_that_count_for_all_groups_go_on_when_a_group_is_gone(first: str) -> None:
+    cluster = world(3)
+    cluster.remove("n0")
+    began = cluster.now
+    removal = cluster.state.removals["n0"]
+    undone = p.UndoRemoval(
+        at=began + 5,
+        node="n0",
+        uid="uid-n0",
+        group="g",
+        removal=removal.decision,
+        reason="Failed",
+        failed=True,
+    )
+    gone = p.NodeGroupGone(at=began + 5, name="g")
+    for event in (gone, undone) if first == "gone" else (undone, gone):
+        evolve(cluster.state, event)
+    assert cluster.state.lately == {}
+    last = last_of(cluster.state)
+    assert (last.delete, last.failure) == (began, began + 5)
 
 
 def test_nodes_of_a_group_begin_to_go_while_its_own_delays_have_not_begun() -> None:

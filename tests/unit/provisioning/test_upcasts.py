@@ -43,6 +43,7 @@ NEW = {
     "paused",
     "scan",
     "lately",
+    "lately_of_gone",
     "workloads",
     "forms",
     "scalings",

@@ -341,7 +341,7 @@ def _group(state: State, event: p.NodeGroupObserved, touched: Touched) -> None:
 def _group_gone(state: State, event: p.NodeGroupGone, touched: Touched) -> None:
     name = NodeGroupId(event.name)
     group = state.groups.pop(name, None)
-    state.lately.pop(name, None)
+    removals.forget_group(state, name)
     forget_limit(state, name)
     owner = index_of(state).owner
     for instance in group.instances if group is not None else ():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 from tidewright.events import outcomes as o
@@ -30,7 +30,7 @@ LATENCY = "cluster_autoscaler_node_removal_latency_seconds"
 def _remove(state: State, event: p.RemoveNode, _touched: Touched) -> None:
     if event.node not in state.nodes:
         return
-    state.lately.setdefault(NodeGroupId(event.group), Lately()).delete = event.at
+    _lately(state, NodeGroupId(event.group)).delete = event.at
     found = state.unneeded.pop(event.node, None)
     state.removals[event.node] = Removal(
         decision=event.id,
@@ -62,8 +62,22 @@ def _undo(state: State, event: p.UndoRemoval, _touched: Touched) -> None:
 
 
 def _lately(state: State, group: NodeGroupId) -> Lately:
-    """What is kept of a group; of one that is gone nothing is."""
-    return state.lately.setdefault(group, Lately()) if group in state.groups else Lately()
+    """What is kept of a group, or of all that are gone together."""
+    if group in state.groups:
+        return state.lately.setdefault(group, Lately())
+    if state.lately_of_gone is None:
+        state.lately_of_gone = Lately()
+    return state.lately_of_gone
+
+
+def forget_group(state: State, group: NodeGroupId) -> None:
+    """A group is gone. Delays that count for all groups go on when one of them is gone; nothing else does."""
+    last = state.lately.pop(group, None)
+    if last is None or (last.delete is None and last.failure is None):
+        return
+    kept = _lately(state, group)
+    kept.delete = max((at for at in (kept.delete, last.delete) if at is not None), default=None)
+    kept.failure = max((at for at in (kept.failure, last.failure) if at is not None), default=None)
 
 
 def _mark(state: State, event: p.MarkNode, _touched: Touched) -> None:
@@ -163,6 +177,7 @@ def deletion_answered(
             for name, r in state.removals.items()
             if r.group == order.group and not r.deletion and r.held_at is not None
         ]
+    wrong = _refused(event, {name for name, removal in of_it if not removal.whole})
     for name, removal in of_it:
         touched.removals.append(name)
         if applied:
@@ -172,6 +187,8 @@ def deletion_answered(
             del state.removals[name]
             continue
         removal.deletion = ""
+        if wrong and name not in wrong:
+            continue  # nothing keeps it: it goes with the others in the next call
         alone = len(of_it) == 1 or bool(removal.whole)
         if _not_yet(event) or (
             isinstance(event, o.Rejected) and not alone
@@ -179,6 +196,12 @@ def deletion_answered(
             removal.again_at = state.now + NOT_YET_S
         else:
             removal.failed = _why(event)
+
+
+def _refused(event: _Outcome, nodes: Container[str]) -> set[str]:
+    """Of several nodes of a call those that were not as they have to be, where the outcome names them."""
+    named = event.result.get("nodes") if isinstance(event, o.Rejected) and event.reason in NOT_YET else None
+    return {name for name in named if name in nodes} if isinstance(named, list) else set()
 
 
 def _call_answered(state: State, group: NodeGroupId, event: _Outcome, *, applied: bool) -> None:

@@ -602,11 +602,12 @@ def recorded_plan(state: State, index: Index, now: float) -> passes.PassPlan:
 
 
 def last_of(state: State) -> Last:
-    """When nodes came and went last, of whatever group."""
+    """When nodes came and went last, of whatever group, also of those that are gone."""
+    each = [*state.lately.values(), *([state.lately_of_gone] if state.lately_of_gone is not None else [])]
     return Last(
         add=state.last_scale_up,
-        delete=max((one.delete for one in state.lately.values() if one.delete is not None), default=None),
-        failure=max((one.failure for one in state.lately.values() if one.failure is not None), default=None),
+        delete=max((one.delete for one in each if one.delete is not None), default=None),
+        failure=max((one.failure for one in each if one.failure is not None), default=None),
     )
 
 
