@@ -43,6 +43,25 @@ async def test_a_deployment_becomes_available_and_is_spread_over_the_nodes(clust
     )
 
 
+async def test_what_is_refused_because_the_object_has_changed_is_written_again(cluster: SimCluster) -> None:
+    """Each write of a pod's life once: that it is made, bound, runs and is gone."""
+    agent = {"user_agent": "tidewright-sim"}
+    for verb, path in (
+        ("POST", "/pods$"),
+        ("POST", "/binding$"),
+        ("PATCH", "/pods/[^/]+/status$"),
+        ("DELETE", "/pods/"),
+    ):
+        rule = {"match": {**agent, "verbs": [verb], "path": path}, "action": {"status": 409}, "count": 2}
+        await send(cluster.kube, "POST", "/sim/faults", rule)
+    await send(cluster.kube, "POST", f"{APPS}/replicasets", workload("ReplicaSet", "web", replicas=2))
+    await until(cluster.kube, PODS, lambda pods: len(ready_pods(pods)) == 2)
+    await merge(cluster.kube, f"{APPS}/replicasets/web/scale", {"spec": {"replicas": 0}})
+    await until(cluster.kube, PODS, lambda pods: not pods)
+    left = await send(cluster.kube, "GET", "/sim/faults")
+    assert [rule["struck"] for rule in left] == [2, 2, 2, 2], left
+
+
 async def test_a_rollout_replaces_all_pods_and_keeps_the_old_replica_set(cluster: SimCluster) -> None:
     await send(cluster.kube, "POST", f"{APPS}/deployments", workload("Deployment", "web", replicas=4))
     await until(cluster.kube, PODS, lambda pods: len(ready_pods(pods)) == 4)

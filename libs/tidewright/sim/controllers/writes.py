@@ -14,6 +14,7 @@ import msgspec
 
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
+from tidewright.sim.api.errors import MODIFIED
 from tidewright.sim.controllers.cache import Cache
 from tidewright.sim.controllers.objects import ClientKind, Key, Object
 
@@ -104,6 +105,9 @@ class Writer:
     async def send(self, write: Write, on_done: Told | None = None) -> bool:
         """Send one write; False when it was answered with a tolerated refusal.
 
+        That an object has been modified says nothing of what the write is for, and is never tolerated: a 409 is when it says that there is
+        one of the name already, or another one than was meant.
+
         `on_done` hears of a write that was done, with the object as it was known before and as it is now.
 
         Raises:
@@ -122,7 +126,7 @@ class Writer:
                     content_type=write.content_type,
                 )
             except KubeError as error:
-                if error.status in write.tolerate:
+                if error.status in write.tolerate and MODIFIED not in error.message:
                     store = self._cache.known(write.kind)
                     if error.status == 404 and write.uid and store is not None:
                         store.forget(write.key, write.uid)
