@@ -9,16 +9,17 @@ first and the last are shown. How far is looked is bounded, and so is the answer
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tidewright.asking import departures, lookups
 from tidewright.asking.errors import BadInput
 from tidewright.asking.following import PLANS_LOOKED_AT, PROVISIONING, Step, behind, ends
 from tidewright.asking.lookups import Found, decoded
+from tidewright.asking.objects import KNOWN
 from tidewright.asking.source import Source
 from tidewright.events.base import Decision, Event
 from tidewright.events.decisions import ScaleWorkload
-from tidewright.events.facts import NodeObserved, PodObserved
+from tidewright.events.facts import NodeObserved, PodObserved, WorkloadObserved
 from tidewright.events.provisioning import (
     ExpectedPods,
     IncreaseNodeGroup,
@@ -48,6 +49,8 @@ ASKED_OF = frozenset(
     )
 )
 """Kinds of objects of which it is told: who scales, who makes pods, their pods, groups that grow for these, and nodes, which are removed."""
+MAKERS = ("deployment", "replicaset", "statefulset", "job", "cloneset")
+"""Kinds by which workloads that nobody built in may make their pods."""
 ORDERED_FOR = frozenset(("pod", "nodegroup"))
 """Those of which it is told what they were ordered for alone; what is removed of them is told of the node."""
 SCALERS = frozenset(("watermarkpodautoscaler",))
@@ -146,7 +149,9 @@ async def _shares_of_pod(source: Source, plan: Found, asked: Reference, up_to: i
         if isinstance(entry.event, PodObserved):
             for share in shares:
                 kind, _, rest = share.workload.partition("/")
-                if _is_of(entry.event, kind, parts(ObjectKey(rest))[1], share.uid):
+                if _is_of(
+                    entry.event, kind, parts(ObjectKey(rest))[1], await _controllers(source, share, up_to)
+                ):
                     found.append(share)
     return found
 
@@ -283,12 +288,12 @@ async def _pods(
     """The pods of a workload that are on these nodes, each with the first fact that says so, in their order."""
     kind, _, rest = share.workload.partition("/")
     namespace, name = parts(ObjectKey(rest))
-    seen: set[str] = set()
+    seen, uids = set[str](), await _controllers(source, share, up_to)
 
     def placed(event: Event) -> bool:
         if not isinstance(event, PodObserved) or event.node not in nodes or event.name in seen:
             return False
-        return _is_of(event, kind, name, share.uid)
+        return _is_of(event, kind, name, uids)
 
     if not nodes:
         return []
@@ -302,12 +307,29 @@ async def _pods(
     return found
 
 
-def _is_of(pod: PodObserved, kind: str, name: str, uid: str) -> bool:
+async def _controllers(source: Source, share: ExpectedPods, up_to: int) -> set[str]:
+    """Uids of a workload, and of what it controls where nobody built it in: its pods may be its own, or come over that."""
+    workload = _workload(share)
+    uids = {share.uid} - {""}
+    if workload.kind in KNOWN or not uids:
+        return uids
+    made = await lookups.of_namespace(source, (*MAKERS, *lookups.CUSTOM), workload.namespace, up_to)
+    owners = {
+        entry.event.uid: {owner.uid for owner in entry.event.owners if owner.controller}
+        for entry in made
+        if isinstance(entry.event, WorkloadObserved)
+    }
+    while more := {uid for uid, above in owners.items() if above & uids} - uids:
+        uids |= more
+    return uids
+
+
+def _is_of(pod: PodObserved, kind: str, name: str, uids: Collection[str]) -> bool:
     """Whether a pod is of a workload: by its controller's uid, or by the name that a Deployment gives its ReplicaSets."""
     controller = next((owner for owner in pod.owners if owner.controller), None)
     if controller is None:
         return False
-    if uid and controller.uid == uid:
+    if controller.uid in uids:
         return True
     return (kind, controller.kind) == ("Deployment", "ReplicaSet") and controller.name.rpartition("-")[
         0

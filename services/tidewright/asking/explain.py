@@ -18,6 +18,7 @@ from tidewright.asking.errors import BadInput
 from tidewright.asking.following import Step
 from tidewright.asking.lines import subject_object
 from tidewright.asking.lookups import Found, reference_of
+from tidewright.asking.objects import KNOWN, speaks_of
 from tidewright.asking.point_in_time import Moment
 from tidewright.asking.service_state import Asked, Hands, hands_on, restored, seen_by
 from tidewright.asking.services import BY_NAME, SERVICES, Service
@@ -119,7 +120,7 @@ async def speakers_on(source: Source, kind: str) -> list[tuple[Service, Explaine
 
 
 def _candidates(kind: str) -> list[Service]:
-    return [service for service in SERVICES if kind in service.explains]
+    return [service for service in SERVICES if speaks_of(service, kind)]
 
 
 def _imported(services: Sequence[Service]) -> list[tuple[Service, Explainer[Any]]]:
@@ -136,9 +137,11 @@ async def explained(source: Source, asked: Reference, moment: Moment) -> Explana
     explanation = Explanation(source.name, asked, moment)
     deciding, words, speaking = await asyncio.gather(
         _deciding_about(source, asked, moment),
-        lookups.last_facts(source, [asked], moment.bound),
+        lookups.last_words(source, asked, moment.bound),
         speakers_on(source, asked.kind),
     )
+    if not words and asked.kind not in KNOWN:
+        speaking = []  # a kind that there is not: no state is read for it
     heard = {service.name for service, _ in speaking}
     others = sorted(deciding - heard)
     explanation.absent = tuple(_absent(source, asked.kind, heard))
@@ -210,7 +213,7 @@ async def _spoken(
     standing = tuple(explainer.standing(fold.state, asked, max(fold.at, moment.at)))
 
     async def leading() -> Sequence[Found]:
-        if asked.kind not in aftermath.ASKED_OF:
+        if asked.kind in KNOWN and asked.kind not in aftermath.ASKED_OF:
             return []
         among = [entry for entry in decided if aftermath.leads_on(entry)]
         if among or len(decided) <= EARLIER:
@@ -392,7 +395,7 @@ async def _is_about(
     place = Reference(*subject_object(decided.record.subject)[1:])
     if place == asked:
         return True
-    if service is None or explainer is None or asked.kind not in explainer.kinds:
+    if service is None or explainer is None or not speaks_of(service, asked.kind):
         return False
     fold = await restored(source, Asked.about(source, service, asked.namespace), decided.seq)
     return place in explainer.told(fold.state, asked).decisions and explainer.concerns(decided.event, asked)  # type: ignore[arg-type]  # decoded by id

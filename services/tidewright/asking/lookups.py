@@ -7,21 +7,24 @@ index of these. A file has none and is read through.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 
 import msgspec
 
 from tidewright.asking.errors import BadInput
+from tidewright.asking.objects import KNOWN
 from tidewright.asking.services import BY_NAME, Role
 from tidewright.asking.source import SOON, Source
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, ObjectRef, Outcome
 from tidewright.events.decisions import Effect
+from tidewright.events.facts import WorkloadGone, WorkloadObserved
 from tidewright.events.provisioning import PlanScaleUp
 from tidewright.events.timers import TimerFired
 from tidewright.host.fold.explainer import Reference
 from tidewright.host.fold.order import cause_of, parts_of
+from tidewright.log.batched_get import TooMany
 from tidewright.log.reader import Record
 from tidewright.log.subjects import ALL, Subjects, escape, slot_of
 
@@ -65,6 +68,36 @@ async def last_facts(
     records = [known[subject] for subject in subjects if known and subject in known]
     if asked := [subject for subject in subjects if not known or subject not in known]:
         records += await source.last(asked, up_to)
+    records.sort(key=lambda record: record.seq)
+    return [entry for record in records if (entry := decoded(record)) is not None]
+
+
+CUSTOM = ("customworkload", "scaledworkload")
+"""Kinds in subjects of workloads that nobody built in: several kinds share them, and each is in the name, as `Kind.group/name`."""
+
+
+async def last_words(source: Source, asked: Reference, up_to: int) -> list[Found]:
+    """The last fact about an object, as of a sequence; of a kind that no service names it is that of a custom workload."""
+    if asked.kind in KNOWN:
+        return await last_facts(source, [asked], up_to)
+    found = [
+        entry
+        for entry in await of_namespace(source, CUSTOM, asked.namespace, up_to)
+        if isinstance(entry.event, WorkloadObserved | WorkloadGone)
+        and (entry.event.kind.lower(), entry.event.name) == (asked.kind, asked.name)
+    ]
+    return found[-1:]
+
+
+async def of_namespace(source: Source, kinds: Iterable[str], namespace: str, up_to: int) -> list[Found]:
+    """The last facts about all objects of some kinds in a namespace, in stream order; none where they are too many to look at."""
+    slot, space = slot_of(namespace, source.slots), escape(namespace)
+    try:
+        records = await source.last(
+            [f"{source.subjects.root}.fact.{slot}.{kind}.{space}.*" for kind in kinds], up_to
+        )
+    except TooMany:
+        return []
     records.sort(key=lambda record: record.seq)
     return [entry for record in records if (entry := decoded(record)) is not None]
 

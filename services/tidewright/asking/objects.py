@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from tidewright.asking.errors import BadInput
-from tidewright.asking.services import SERVICES
+from tidewright.asking.services import SERVICES, Service
 from tidewright.host.fold.explainer import Reference
 from tidewright.kube.times import seconds as seconds_of
 from tidewright.kube.times import typed_seconds
@@ -54,6 +54,12 @@ KNOWN = frozenset(
     kind for service in SERVICES for kind in (*service.explains, *service.lists, *service.reads)
 )
 """Kinds that some service knows of."""
+
+
+def speaks_of(service: Service, kind: str) -> bool:
+    """Whether a service's explainer speaks about objects of a kind."""
+    return kind in service.explains or (service.explains_others and kind not in KNOWN)
+
 
 CLUSTER_SCOPED = frozenset({"node", "nodegroup", "cloud", "provisioningclass", "clock", "incumbent"})
 """Kinds without a namespace, as subject tokens."""

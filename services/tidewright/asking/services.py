@@ -39,6 +39,7 @@ class Service(msgspec.Struct, frozen=True):
         writes: of a decider or endpoint: types of decisions, as their tags name them. A test holds both to the code.
         explainer: of a decider: `module:attribute` of its `tidewright.host.fold.explainer.Explainer`.
         explains: the kinds that its explainer speaks about, said here so that nothing else is imported.
+        explains_others: it speaks, too, about kinds that no service names: workloads that nobody built in.
         lister: of a decider: `module:attribute` of its `tidewright.host.fold.lister.Lister`.
         lists: the kinds whose objects are its own to list, whether it decided about them yet or not.
         plotter: of a decider: `module:attribute` of its `tidewright.host.fold.plotter.Plotter`.
@@ -55,6 +56,7 @@ class Service(msgspec.Struct, frozen=True):
     writes: frozenset[str] = frozenset()
     explainer: str = ""
     explains: frozenset[str] = frozenset()
+    explains_others: bool = False
     lister: str = ""
     lists: frozenset[str] = frozenset()
     plotter: str = ""
@@ -107,6 +109,7 @@ SERVICES: tuple[Service, ...] = (
             "provisioningrequest capacitybuffer pod node nodegroup deployment replicaset statefulset job cloneset "
             "replicationcontroller"
         ),
+        explains_others=True,
         lister="tidewright.provisioning.tell.listing:LISTER",
         plotter="tidewright.provisioning.tell.plotting:PLOTTER",
         lists=_words("nodegroup provisioningrequest capacitybuffer"),

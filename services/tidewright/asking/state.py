@@ -12,6 +12,7 @@ from tidewright.asking.answers import LastFact, ObjectState, stamp
 from tidewright.asking.explain import speakers_on
 from tidewright.asking.lines import line, title
 from tidewright.asking.lookups import Found
+from tidewright.asking.objects import KNOWN
 from tidewright.asking.point_in_time import Moment
 from tidewright.asking.rendering import by_others
 from tidewright.asking.service_state import Asked, Hands, hands_on, restored
@@ -45,9 +46,9 @@ async def state_of(source: Source, asked: Reference, moment: Moment) -> StateOf:
         BadInput: nothing on the log is about such an object.
     """
     known = StateOf(source.name, asked, moment)
-    words = await lookups.last_facts(source, [asked], moment.bound)
+    words = await lookups.last_words(source, asked, moment.bound)
     known.last_word = words[0] if words else None
-    for service, explainer in await speakers_on(source, asked.kind):
+    for service, explainer in await speakers_on(source, asked.kind) if words or asked.kind in KNOWN else ():
         about = Asked.about(source, service, asked.namespace)
         fold = await restored(source, about, moment.seq)
         aggregate = explainer.aggregate(fold.state, asked)

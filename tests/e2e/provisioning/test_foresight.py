@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from tests import waiting
 from tests.e2e.autoscaler.world import shell
 from tests.e2e.conftest import tidewright
-from tests.e2e.provisioning.world import World
-from tests.e2e.sim.world import send, until
+from tests.e2e.provisioning.world import LOOK_EVERY_S, World
+from tests.e2e.sim.world import merge, send, until
 from tests.e2e.spread.world import Object, clean, places, spread, subset
+from tidewright.events.autoscaler import HoldReplicas
 from tidewright.events.decisions import ScaleWorkload
+from tidewright.events.facts import WorkloadObserved
 from tidewright.events.provisioning import IncreaseNodeGroup, PlanScaleUp
 from tidewright.events.spread import ChangeLedger
 
 LABELS = {"app": "tw"}
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+STEPS = [
+    "it began with", "it was decided", "pods were expected by it", "nodes were ordered",
+    "the order was answered", "the first of 6 nodes was ready", "the last of 6 nodes was ready",
+    "the first of 84 pods had its place", "the last of 84 pods had its place",
+]  # fmt: skip
+"""What is told of a jump from four pods to a hundred."""
 SUBSET = "tw-e2e/subset"
 
 
 class Jump:
-    """A Deployment of four pods that all run, and a metric by which it is to have a hundred."""
+    """A workload of four pods that all run, and a metric by which it is to have a hundred."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, world: World, target: tuple[str, str, str] = ("apps/v1", "Deployment", "web")) -> None:
+        """`target` is what the autoscaler scales: its API version, kind and name."""
+        self.world, self.target = world, target
         self.metric = f"{world.namespace}.requests"
         self.deployments = f"/apis/apps/v1/namespaces/{world.namespace}/deployments"
         self.before: int = 0
         self._actuator = world.services.beside()
+        self._scaled = False
 
     async def start(self, *more: str) -> None:
         await self.world.configure(foresight="decisions", **{"scale-down-enabled": False})
-        await self.world.start("watcher", "provisioning", "autoscaler", *more)
+        often = ("--metrics-interval", "0.3")
+        await self.world.start("watcher", "provisioning", "autoscaler", *more, watcher=often)
         await self._act()
 
     async def _act(self) -> None:
@@ -39,9 +54,13 @@ class Jump:
         spec = {"replicas": 4, "selector": {"matchLabels": LABELS}, "template": template}
         manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
         await send(self.world.kube, "POST", self.deployments, manifest)
+        await self.all_four(self.deployments)
+
+    async def all_four(self, collection: str) -> None:
+        """Wait until the four run, of the one workload of a collection."""
         await until(
-            self.world.kube, self.deployments,
-            lambda them: them["web"].get("status", {}).get("readyReplicas") == 4, timeout_s=90,
+            self.world.kube, collection,
+            lambda them: [one.get("status", {}).get("readyReplicas") for one in them.values()] == [4], timeout_s=90,
         )  # fmt: skip
         self.before = len(await self.world.decided(IncreaseNodeGroup))
 
@@ -50,15 +69,30 @@ class Jump:
         world = self.world
         there = await self.pods()
         await self._actuator.supervisor.stop()
+        self.measured(1000)
+        await self.scaled()
+        plan = await world.until_decided(PlanScaleUp, lambda plan: any(e.decision for e in plan.expected))
+        assert (await self.pods()).keys() == there.keys()
+        assert len(there) == 4
+        return plan
+
+    def measured(self, value: int) -> None:
+        world = self.world
         world.cluster.push(
-            {"name": self.metric, "value": 1000, "namespace": world.namespace, "labels": LABELS}
+            {"name": self.metric, "value": value, "namespace": world.namespace, "labels": LABELS}
         )
+
+    async def scaled(self) -> None:
+        """An autoscaler for it, where there is none."""
+        if self._scaled:
+            return
+        self._scaled, world = True, self.world
         external = {
             "metricName": self.metric, "metricSelector": {"matchLabels": LABELS}, "highWatermark": "10",
             "lowWatermark": "5",
         }  # fmt: skip
         spec = {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "scaleTargetRef": dict(zip(("apiVersion", "kind", "name"), self.target, strict=True)),
             "algorithm": "average", "minReplicas": 1, "maxReplicas": 100, "scaleUpLimitFactor": "5000",
             "upscaleForbiddenWindowSeconds": 1, "metrics": [{"type": "External", "external": external}],
         }  # fmt: skip
@@ -69,10 +103,12 @@ class Jump:
                 "metadata": {"name": "web"}, "spec": spec,
             },
         )  # fmt: skip
-        plan = await world.until_decided(PlanScaleUp, lambda plan: any(e.decision for e in plan.expected))
-        assert (await self.pods()).keys() == there.keys()
-        assert len(there) == 4
-        return plan
+
+    async def held(self) -> None:
+        """An autoscaler that has looked at it, and left it at four."""
+        self.measured(30)
+        await self.scaled()
+        await self.world.until_decided(HoldReplicas, lambda held: held.replicas == 4)
 
     async def placed(self) -> dict[str, Object]:
         """All hundred, once the decision is carried out."""
@@ -124,12 +160,7 @@ async def test_nodes_for_a_jump_to_a_hundred_pods_are_ordered_before_the_first_o
     for asked in ("wpa/web", "deployment/web"):  # and the other way, each step with its time
         said = await jump.explained(asked)
         steps = said.partition("Step by step")[2].splitlines()[1:]
-        begun = [step.strip().partition(":")[0] for step in steps][:9]
-        assert begun == [
-            "it began with", "it was decided", "pods were expected by it", "nodes were ordered",
-            "the order was answered", "the first of 6 nodes was ready", "the last of 6 nodes was ready",
-            "the first of 84 pods had its place", "the last of 84 pods had its place",
-        ]  # fmt: skip
+        assert [step.strip().partition(":")[0] for step in steps][:9] == STEPS
     assert await jump.orders() == {(group, 1, 7)}
 
 
@@ -155,6 +186,109 @@ async def test_nodes_for_a_jump_are_ordered_where_the_subsets_of_a_spread_will_h
     finally:
         await world.services.supervisor.stop()
         await clean(world.kube)
+
+
+FLEET = ("e2e.example.com/v1", "Fleet", "arena")
+
+
+class Fleet:
+    """A workload of a kind that nobody built in, and its controller: pods by a ReplicaSet of its."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        group, _, version = FLEET[0].partition("/")
+        self.definition = f"{CRDS}/fleets.{group}"
+        self.collection = f"/apis/{FLEET[0]}/namespaces/{world.namespace}/fleets"
+        self.replica_sets = f"/apis/apps/v1/namespaces/{world.namespace}/replicasets"
+        free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        schema = {"type": "object", "properties": {"spec": free, "status": free}}
+        scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+        served = {
+            "name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema},
+            "subresources": {"scale": scale | {"labelSelectorPath": ".status.selector"}},
+        }  # fmt: skip
+        names = {"kind": FLEET[1], "plural": "fleets", "singular": "fleet", "listKind": "FleetList"}
+        self.manifest: Object = {
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"fleets.{group}"},
+            "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [served]},
+        }  # fmt: skip
+
+    async def define(self) -> None:
+        kube, name = self.world.kube, self.manifest["metadata"]["name"]
+        await send(kube, "POST", CRDS, self.manifest)
+        await until(kube, CRDS, lambda them: "Established" in str(them.get(name, {}).get("status")))
+
+    async def make(self, replicas: int) -> None:
+        kube, template = self.world.kube, self.world.template("500m")
+        spec = {"replicas": replicas, "template": template}
+        fleet = {"apiVersion": FLEET[0], "kind": FLEET[1], "metadata": {"name": FLEET[2]}, "spec": spec}
+        made = await send(kube, "POST", self.collection, fleet)
+        owner = {
+            "apiVersion": FLEET[0], "kind": FLEET[1], "name": FLEET[2], "uid": made["metadata"]["uid"], "controller": True,
+        }  # fmt: skip
+        replica_set = {
+            "apiVersion": "apps/v1", "kind": "ReplicaSet",
+            "metadata": {"name": "arena-1", "ownerReferences": [owner]},
+            "spec": spec | {"selector": {"matchLabels": LABELS}},
+        }  # fmt: skip
+        await send(kube, "POST", self.replica_sets, replica_set)
+
+    async def control(self) -> None:
+        """As its controller does, until cancelled."""
+        kube, fleet = self.world.kube, f"{self.collection}/{FLEET[2]}"
+        said: Object = {}
+        while True:
+            wanted = (await send(kube, "GET", fleet))["spec"]["replicas"]
+            replica_set = await send(kube, "GET", f"{self.replica_sets}/arena-1")
+            if replica_set["spec"]["replicas"] != wanted:
+                await merge(kube, f"{self.replica_sets}/arena-1", {"spec": {"replicas": wanted}})
+            status = replica_set.get("status", {})
+            now = {key: status.get(key, 0) for key in ("replicas", "readyReplicas")} | {"selector": "app=tw"}
+            if now != said:
+                await merge(kube, fleet, {"status": now})
+                said = now
+            await asyncio.sleep(0.1)
+
+
+async def test_nodes_for_a_jump_of_a_kind_that_nobody_built_in_are_ordered_before_its_pods_exist(
+    world: World,
+) -> None:
+    group = await world.group("fleet", max=20)
+    fleet, jump = Fleet(world), Jump(world, FLEET)
+    await fleet.define()
+    try:
+        await jump.start()
+        await fleet.make(4)
+        controlling = asyncio.create_task(fleet.control())
+        try:
+            await jump.all_four(fleet.collection)
+            await jump.held()
+            await waiting.until(
+                lambda: world.observed(WorkloadObserved),
+                lambda facts: any(fact.kind == FLEET[1] and fact.template for fact in facts),
+                every_s=LOOK_EVERY_S,
+            )
+            there = await jump.pods()
+            (expected,) = (await jump.up()).expected
+            assert (expected.workload, expected.pods) == (f"Fleet/{world.namespace}/arena", 84)
+            (scaled,) = [d for d in await world.decided(ScaleWorkload) if d.id == expected.decision]
+            assert (scaled.target.kind, scaled.replicas) == ("Fleet", 100)
+            came = sorted((await jump.placed()).keys() - there.keys())
+            said = await jump.explained(f"pod/{came[-1]}")
+            assert expected.decision in said
+            assert jump.metric in said
+            for asked in ("wpa/web", "fleet/arena"):
+                said = await jump.explained(asked)
+                steps = said.partition("Step by step")[2].splitlines()[1:]
+                assert [step.strip().partition(":")[0] for step in steps][:9] == STEPS
+            assert await jump.orders() == {(group, 1, 7)}
+        finally:
+            controlling.cancel()
+            await asyncio.gather(controlling, return_exceptions=True)
+    finally:
+        await world.services.supervisor.stop()
+        await world.kube.request("DELETE", fleet.definition)
 
 
 def in_group(name: str, limit: int | str | None = None) -> Object:

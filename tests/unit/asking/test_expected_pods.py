@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.unit.provisioning.workloads import Workloads, replica_set
+from tidewright.asking.objects import speaks_of
+from tidewright.asking.services import SERVICES
 from tidewright.events import facts as f
 from tidewright.events import provisioning as p
 from tidewright.host.fold.explainer import Reference
@@ -86,3 +90,36 @@ def test_without_foresight_nothing_is_told_of_workloads() -> None:
     assert not EXPLAINER.standing(cluster.state, asked, cluster.now)
     assert EXPLAINER.told(cluster.state, asked).decisions == ()
     assert EXPLAINER.aggregate(cluster.state, Reference("job", "ns", "none")) is None
+
+
+def test_a_workload_of_a_kind_that_nobody_built_in_is_told_of_as_others_are() -> None:
+    cluster = Workloads({"foresight": "decisions"}, boots=False)
+    cluster.add_group("g", maximum=50)
+    cluster.workload("Fleet", "arena", 4, api_version="e.io/v1", status_replicas=4, template=cluster.form())
+    cluster.settle()
+    decided = cluster.scaled("arena", 20, kind="Fleet")
+    cluster.settle()
+    asked = Reference("fleet", "ns", "arena")
+    (plan,) = cluster.of(p.PlanScaleUp)
+    assert EXPLAINER.concerns(plan, asked)
+    assert not EXPLAINER.concerns(plan, Reference("fleet", "ns", "other"))
+    assert f"16 pods of it are about to come by decision {decided}" in " ".join(
+        EXPLAINER.standing(cluster.state, asked, cluster.now)
+    )
+    aggregate = EXPLAINER.aggregate(cluster.state, asked)
+    assert aggregate is not None
+    assert aggregate["workload"] is cluster.state.workloads["Fleet/ns/arena"]
+    assert EXPLAINER.aggregate(cluster.state, Reference("stage", "ns", "arena")) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "speaking"),
+    [
+        ("fleet", ["provisioning"]),
+        ("metric", []),
+        ("shape", []),
+        ("job", ["provisioning", "spread"]),
+    ],
+)
+def test_who_speaks_about_a_kind(kind: str, speaking: list[str]) -> None:
+    assert [service.name for service in SERVICES if speaks_of(service, kind)] == speaking

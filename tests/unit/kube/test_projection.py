@@ -319,6 +319,17 @@ def test_a_stateful_set_says_whether_its_pods_come_one_by_one() -> None:
 def test_a_job_says_how_far_it_has_come_and_whether_it_goes_on() -> None:
     job = project("job", {"parallelism": 4, "completions": 9, "suspend": True}, {"succeeded": 3})
     assert (job.replicas, job.completions, job.succeeded, job.suspended, job.ended) == (4, 9, 3, True, False)
+    assert job.failed == 0
+    for text, failed in (
+        ("0", 1),
+        ("1,3-5,7", 5),
+        ("", 0),
+        ("3-", 0),
+        ("7-2", 0),
+        ("1,x", 0),
+        ("0-999999999", 10**9),
+    ):
+        assert project("job", {"completions": 9}, {"failedIndexes": text}).failed == failed
     assert project("job", {"managedBy": "kueue.x-k8s.io/multikueue"}).suspended
     assert project("job", {"podReplacementPolicy": "Failed"}).after_end
     assert not project("job", {"podReplacementPolicy": "TerminatingOrFailed"}).after_end

@@ -25,7 +25,7 @@ def is_looked_at(state: State) -> bool:
 
 def aggregate(state: State, asked: Reference) -> Mapping[str, object] | None:
     """A workload, and what is awaited of it."""
-    key = _key(asked)
+    key = _key(state, asked)
     workload = state.workloads.get(key)
     if workload is None:
         return None
@@ -34,7 +34,7 @@ def aggregate(state: State, asked: Reference) -> Mapping[str, object] | None:
 
 def standing(state: State, asked: Reference) -> Sequence[str]:
     """Pods that are about to come by now, and what was ordered for those that are not there yet."""
-    key, index = _key(asked), index_of(state)
+    key, index = _key(state, asked), index_of(state)
     if key not in state.workloads or not is_looked_at(state):
         return ()
     told = []
@@ -65,5 +65,10 @@ def _why_not(state: State, key: str, lacking: int) -> str:
     return f"It lacks {lacking} pods that are not expected: it is not known, or not up to room alone, where they may run"
 
 
-def _key(asked: Reference) -> str:
-    return owner_key(KINDS.get(asked.kind, asked.kind), asked.namespace, asked.name)
+def _key(state: State, asked: Reference) -> str:
+    """What the state has it under; empty for one of a kind that nobody built in and that is not known."""
+    if asked.kind in KINDS:
+        return owner_key(KINDS[asked.kind], asked.namespace, asked.name)
+    end = owner_key("", asked.namespace, asked.name)
+    of_name = (key for key in state.workloads if key.endswith(end))
+    return next((key for key in of_name if shares.kind_of(key).lower() == asked.kind), "")

@@ -87,7 +87,7 @@ class ProvisioningExplainer:
             return Told((*group, RECORDS))
         if asked.kind == POD:
             return _told_of_pod(state, pod_key(asked.namespace, asked.name))
-        if asked.kind in WORKLOADS and not awaiting.is_looked_at(state):
+        if makes_pods(asked.kind) and not awaiting.is_looked_at(state):
             return Told()
         return Told((RECORDS,))
 
@@ -107,7 +107,7 @@ class ProvisioningExplainer:
                     return any(buffer == name for buffer, _ in event.buffers)
                 if asked.kind == NODE:
                     return asked.name in event.replaces
-                if asked.kind in WORKLOADS:
+                if makes_pods(asked.kind):
                     return any(workload_of(share.workload) == asked for share in event.expected)
                 return asked.kind == GROUP and any(i.group == asked.name for i in event.increases)
             case DeleteInstances() if asked.kind == NODE:
@@ -231,7 +231,7 @@ class ProvisioningExplainer:
                 return None if pod is None else {"pod": pod, "shape": state.shapes.get(pod.shape)}
             case "capacitybuffer":
                 return buffers.aggregate(state, buffer_key(asked.namespace, asked.name))
-            case kind if kind in WORKLOADS:
+            case kind if makes_pods(kind):
                 return awaiting.aggregate(state, asked)
             case "node":
                 node = state.nodes.get(asked.name)
@@ -263,7 +263,7 @@ class ProvisioningExplainer:
                 return _pod(state, pod_key(asked.namespace, asked.name))
             case "capacitybuffer":
                 return buffers.standing(state, buffer_key(asked.namespace, asked.name))
-            case kind if kind in WORKLOADS:
+            case kind if makes_pods(kind):
                 return awaiting.standing(state, asked)
             case "node":
                 return _node(state, asked.name)
@@ -291,6 +291,11 @@ def _told_of_pod(state: State, key: PodKey) -> Told:
         return Told((RECORDS,))
     # A stamp of the API server, in whole seconds: the order may have come in the same one.
     return Told((RECORDS,), before_it=(workload_of(workload),), came_at=pod.created_at + 1.0)
+
+
+def makes_pods(kind: str) -> bool:
+    """Whether objects of a kind are workloads: what is nothing else that is explained is one, which nobody built in."""
+    return kind not in (REQUEST, POD, NODE, GROUP, BUFFER)
 
 
 def workload_of(key: str) -> Reference:
