@@ -40,6 +40,7 @@ class Sayings:
     async def read_back(self, patterns: Iterable[str]) -> None:
         """What was said last of each object, so that only changes are said, and what vanished is known."""
         self.said.clear()
+        self._waiting = asyncio.Queue()  # what an earlier turn left there may be otherwise by now
         self._again = Again(self._log, self._max_age_s)
         for pattern in patterns:
             async for record in self._log.last_per_subject([pattern]):

@@ -156,19 +156,22 @@ class ScaledWorkloads:
     async def _arrange(self, tasks: asyncio.TaskGroup) -> None:
         """Keep one task per kind, for as long as it is wanted."""
         running: dict[GroupKind, asyncio.Task[None]] = {}
+        arranged: set[GroupKind] | None = None
         while True:
-            await self._read_whitelist()
+            if self._users:
+                await self._read_whitelist()
             wanted = self.kinds
             ended = [running.pop(kind) for kind in [*running] if kind not in wanted]
             for task in ended:
                 task.cancel()
             await asyncio.gather(*ended, return_exceptions=True)
-            for kind in sorted(self._watch.told - wanted):
+            for kind in sorted(self._watch.told - wanted) if wanted != arranged else ():
                 await self._end(kind)
+            arranged = wanted
             for kind in sorted(wanted - running.keys()):
                 running[kind] = tasks.create_task(self._follow(kind))
             try:
-                async with asyncio.timeout(WHITELIST_EVERY_S):
+                async with asyncio.timeout(WHITELIST_EVERY_S if self._users else None):
                     await self._changed.wait()
             except TimeoutError:
                 continue

@@ -125,6 +125,8 @@ _templates = Templates()
 _OF_CAPACITY = ("cluster-autoscaler.kubernetes.io/", "autoscaling.x-k8s.io/")
 """Prefixes of the annotations of a template by which its pods ask for room in another way, or later."""
 _USUAL_SURGE = "25%"
+MOST_INDEXES = 2**31
+"""More than this no Job has."""
 _ENDED = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 _JOB_CONTROLLER = (None, "", "kubernetes.io/job-controller")
 """What `managedBy` says of Jobs whose pods are made in this cluster."""
@@ -215,7 +217,7 @@ def _indexes(text: str | None) -> int:
         if not (first.isdecimal() and (last.isdecimal() or not dash)):
             return 0
         count += int(last) - int(first) + 1 if dash else 1
-    return max(0, count)
+    return min(max(0, count), MOST_INDEXES)
 
 
 def _max_surge(raw: bytes) -> str:
