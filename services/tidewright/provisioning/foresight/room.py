@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 
 import msgspec
 
@@ -45,17 +46,24 @@ Covering = dict[str, dict[str, int]]
 
 
 def place(shares: Iterable[Share], grid: Grid, covering: Covering) -> None:
-    """Give pods the room that is left: where nodes were ordered for them, then anywhere. The rest is missing."""
-    for share in shares:
-        digest = share.shape.digest
-        for node, pods in covering.items():
-            most = min(share.missing, pods.get(digest, 0))
-            if most:
-                placed = grid.place_at(share.shape, most, {node: most})
-                pods[digest] -= placed
-                share.missing -= placed
-        if share.missing:
-            share.missing -= grid.place(share.shape, share.missing)
+    """Give pods the room that is left: where nodes were ordered for them, then anywhere. The rest is missing.
+
+    Of those that come before none of the others each has what was ordered for it, before any has more: else it would be ordered
+    again for one for which it was, and not for whom it is.
+    """
+    for _, group in groupby(shares, lambda share: (share.shape.priority, share.made)):
+        alike = list(group)
+        for share in alike:
+            digest = share.shape.digest
+            for node, pods in covering.items():
+                most = min(share.missing, pods.get(digest, 0))
+                if most:
+                    placed = grid.place_at(share.shape, most, {node: most})
+                    pods[digest] -= placed
+                    share.missing -= placed
+        for share in alike:
+            if share.missing:
+                share.missing -= grid.place(share.shape, share.missing)
 
 
 def asked(shares: Iterable[Share]) -> list[Item]:
