@@ -26,6 +26,7 @@ from tidewright.asking.source import Source
 from tidewright.asking.told_time import told
 from tidewright.events.base import Because, Decision, Event, target_of
 from tidewright.events.decisions import CancelTimer, Effect, SetStatus, SetTimer
+from tidewright.events.registry import Unknown
 from tidewright.host.fold.explainer import Explainer, Reference
 
 EARLIER = 5
@@ -39,7 +40,7 @@ class Why(msgspec.Struct, frozen=True):
         because: each rule's application, and its sentence.
         causes: the event that it answers first, and what stands behind that.
         rests_on: the last facts of what it was computed from.
-        beside: other decisions that the same event gave.
+        beside: other decisions that the same event gave; `others` is how many more there were, about others than what was asked for.
         unwatched: it has no outcome, and the actuator carries nothing out at present since no watcher looks.
     """
 
@@ -53,6 +54,7 @@ class Why(msgspec.Struct, frozen=True):
     opposite: tuple[str, ...] = ()
     beside: tuple[Found, ...] = ()
     unwatched: bool = False
+    others: int = 0
 
 
 class Explanation(msgspec.Struct):
@@ -307,6 +309,9 @@ async def _worked_out(
     causes, outcome, beside = await asyncio.gather(
         lookups.causes(source, decided), lookups.outcome_of(source, decided), lookups.beside(source, decided)
     )
+    whole = len(beside)
+    if concerned is not None and explainer is not None:
+        beside = [found for found in beside if not of_another(found, decided, concerned, explainer)]
     unwatched = (
         isinstance(event, Effect) and outcome is None and not event.shadow and await source.unwatched()
     )
@@ -321,6 +326,7 @@ async def _worked_out(
             outcome=outcome,
             beside=tuple(beside),
             unwatched=unwatched,
+            others=whole - len(beside),
         )
     rests_on: tuple[Found, ...] = ()
     opposite: tuple[str, ...] = ()
@@ -345,7 +351,30 @@ async def _worked_out(
         opposite,
         tuple(beside),
         unwatched,
+        whole - len(beside),
     )
+
+
+_EACH_ITS_OWN = frozenset({"pod", "node", "provisioningrequest", "capacitybuffer"})
+"""Kinds of which one event decides about many, each for itself."""
+
+
+def of_another(found: Found, decided: Found, concerned: Reference, explainer: Explainer[Any]) -> bool:
+    """Whether what was decided at the same time is about another object, whose own explanation tells it."""
+    event = found.event
+    if isinstance(event, Unknown) or explainer.concerns(event, concerned):
+        return False
+    _, kind, namespace, name = subject_object(found.record.subject)
+    if kind != "none":
+        own = kind == concerned.kind and name == concerned.name and namespace in ("", concerned.namespace)
+        if own or found.record.subject == decided.record.subject:
+            return False
+        return kind in _EACH_ITS_OWN or (kind == concerned.kind and kind != "nodegroup")
+    if about := getattr(event, "name", ""):
+        return (getattr(event, "namespace", ""), about) != (concerned.namespace, concerned.name)
+    if concerned.kind == "provisioningrequest" and hasattr(event, "request"):
+        return bool(event.request != f"{concerned.namespace}/{concerned.name}")
+    return concerned.kind != "pod" and hasattr(event, "shape")
 
 
 def _namespace(decision: Decision) -> str:

@@ -27,6 +27,8 @@ SHORT = {
     "replicasets": "replicaset",
     "sts": "statefulset",
     "statefulsets": "statefulset",
+    "pdb": "poddisruptionbudget",
+    "poddisruptionbudgets": "poddisruptionbudget",
     "po": "pod",
     "pods": "pod",
     "no": "node",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -84,8 +85,15 @@ def _why(why: Why, times: Times) -> list[str]:
         lines.append("  Caused by an event that is no longer on the log.")
     if why.rests_on:
         lines += ["  It rests on:", *(f"    {_event(fact, times)}" for fact in _in_time(why.rests_on, times))]
-    if why.beside:
-        lines += ["  With it:", *(f"    {_beside(other, why)}" for other in why.beside)]
+    if why.beside or why.others:
+        repeated = Counter(_beside(other, why) for other in why.beside)
+        lines += [
+            "  With it:",
+            *(f"    {text}{f' ({n} times)' if n > 1 else ''}" for text, n in repeated.items()),
+        ]
+    if why.others:
+        more = f"{why.others} decision{'s' * (why.others != 1)}"
+        lines.append(f"    {'and ' if why.beside else ''}{more} about others")
     if why.outcome is not None:
         lines += ["  What came of it:", f"    {_outcome(why.outcome, times)}"]
     elif isinstance(event, Effect):

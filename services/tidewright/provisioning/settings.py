@@ -556,6 +556,8 @@ def _bounded(name: str, value: Any) -> Any:
         raise ValueError("expected a part of what is allocatable, from 0 to 1")
     if (name in _NOT_NEGATIVE or name.endswith("_s")) and not value >= 0:
         raise ValueError("expected 0 or more")
+    if name == "max_node_provision_s" and not value > 0:
+        raise ValueError("expected more than 0: every node would be given up before it is there")
     return value
 
 

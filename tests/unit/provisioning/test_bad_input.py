@@ -377,6 +377,10 @@ def test_a_pod_whose_owner_is_gone_is_named_with_its_node_and_the_others_go_on()
             "scan-interval='soon': expected a duration, as 90s or 10m; the default stays",
         ),
         ({"max-nodes-total": "many"}, "max-nodes-total='many': expected a whole number; the default stays"),
+        (
+            {"max-node-provision-time": "0s"},
+            "max-node-provision-time='0s': expected more than 0: every node would be given up before it is there; the default stays",
+        ),
         ({"max-node-provision-time": -5}, "max-node-provision-time=-5: expected 0 or more"),
         (
             {"max-drain-parallelism": 20},

@@ -160,6 +160,10 @@ def test_a_pod_that_may_not_move_keeps_its_node_with_what_would_let_it_go() -> N
     cluster.advance(15)
     assert cluster.unneeded == {"g0"}
     assert "Pod ns/one keeps it (NotReplicated): no controller would make it anew" in cluster.standing("g1")
+    assert "that pod is gone" not in cluster.standing("g1")
+    uid = cluster.state.pods[pod_key("ns", "one")].uid
+    cluster.tell(f.PodGone(at=cluster.now, namespace="ns", name="one", uid=uid))
+    assert "; that pod is gone. It is looked at again" in cluster.standing("g1")
 
 
 def test_what_the_watcher_has_not_told_of_a_pod_keeps_its_node() -> None:

@@ -165,6 +165,8 @@ def _needed(state: State, index: Index, name: str, card: Card) -> list[str]:
         said = refusal_sentence(Refusal(paused.reason, paused.pod, paused.pod_reason))
         if paused.reason == NO_PLACE and (which := without_place.of_node(state, index, name)):
             said = f"{said.removesuffix('.')}: {which}"
+        if paused.pod and paused.pod not in state.pods:
+            said = f"{said.removesuffix('.')}; that pod is gone."
         return [f"{said} {_again(state, paused)}"]
     group = state.groups.get(card.node.group)
     if group is not None and group.target <= group.min_size:
