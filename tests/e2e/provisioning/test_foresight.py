@@ -12,7 +12,7 @@ from tests.e2e.sim.world import merge, send, until
 from tests.e2e.spread.world import Object, clean, places, spread, subset
 from tidewright.events.autoscaler import HoldReplicas
 from tidewright.events.decisions import ScaleWorkload
-from tidewright.events.facts import WorkloadObserved
+from tidewright.events.facts import PodObserved, WorkloadObserved
 from tidewright.events.provisioning import IncreaseNodeGroup, PlanScaleUp
 from tidewright.events.spread import ChangeLedger
 
@@ -111,13 +111,19 @@ class Jump:
         await self.world.until_decided(HoldReplicas, lambda held: held.replicas == 4)
 
     async def placed(self) -> dict[str, Object]:
-        """All hundred, once the decision is carried out."""
+        """All hundred, once the decision is carried out, and the log says so, which is asked next."""
         await self._act()
-        return await until(
+        pods = await until(
             self.world.kube, self.world.pods,
             lambda pods: len(pods) == 100 and all(p["spec"].get("nodeName") for p in pods.values()),
             timeout_s=90,
         )  # fmt: skip
+        await waiting.until(
+            lambda: self.world.observed(PodObserved),
+            lambda facts: {fact.name for fact in facts if fact.node} >= pods.keys(),
+            every_s=LOOK_EVERY_S,
+        )
+        return pods
 
     async def pods(self) -> dict[str, Object]:
         return await until(self.world.kube, self.world.pods, bool)
