@@ -19,6 +19,7 @@ import structlog
 from tidewright.events import registry
 from tidewright.events.base import Fact
 from tidewright.events.facts import (
+    NodeGone,
     NodeObserved,
     ObjectFact,
     PodGone,
@@ -275,6 +276,7 @@ class Follower:
                 case _:
                     facts += self._seen(item.raw, at)
                     change = item
+        facts = _without_passing(facts)
         if change is not None:
             self._version = change.resource_version or self._version
         self.progress.unchanged = self._diff.unchanged
@@ -379,10 +381,21 @@ class Follower:
 
 
 def is_awaited(fact: Fact) -> bool:
-    """Whether a drain waits for a fact: a pod is gone, or a node carries our mark."""
+    """Whether a drain waits for a fact: a pod is gone, or a node carries our mark, as the next ones soon do when one is gone."""
     if isinstance(fact, NodeObserved):
         return DRAIN in fact.annotations
-    return isinstance(fact, PodGone)
+    return isinstance(fact, PodGone | NodeGone)
+
+
+def _without_passing(facts: list[Fact]) -> list[Fact]:
+    """Facts of one moment without what was said of a node that another one of them says anew.
+
+    A mark of ours is followed at once by the cluster's own taint, and each has all that is decided about nodes looked at.
+    """
+    last = {(f.name, f.uid): n for n, f in enumerate(facts) if isinstance(f, NodeObserved)}
+    if len(last) == len(facts):
+        return facts
+    return [f for n, f in enumerate(facts) if not isinstance(f, NodeObserved) or last[f.name, f.uid] == n]
 
 
 class _Uid(msgspec.Struct):

@@ -10,7 +10,9 @@ import msgspec
 import pytest
 
 from tests.unit.watcher.silent_log import SilentLog
+from tidewright.events import registry
 from tidewright.events.base import JsonObject
+from tidewright.events.facts import NodeGone, NodeObserved
 from tidewright.kube.kinds import BY_NAME
 from tidewright.kube.listwatch import Deleted, Item, ListDone, ListStarted, Modified, Page
 from tidewright.kube.taints import DRAIN
@@ -30,8 +32,13 @@ class Log(SilentLog):
     def slot_of(self, namespace: str) -> int:
         return 0
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[list[bytes]] = []
+
     async def say(self, facts: Sequence[tuple[str, bytes]], **position: object) -> None:
         """Nothing refuses it."""
+        self.said.append([body for _, body in facts])
 
 
 class Owing:
@@ -80,12 +87,12 @@ ALL, SHORT = Owing.left_s, follow.TOGETHER_S
                 [Modified(raw(other(NODE)))],
                 [Deleted(raw(NODE))],
             ],
-            [ALL, SHORT, ALL, ALL],
+            [ALL, SHORT, ALL, SHORT],
         ),
     ],
 )
 @pytest.mark.parametrize("urgent_s", [0.0, 0.03])
-async def test_what_follows_the_end_of_a_pod_or_a_mark_of_ours_waits_as_little_as_a_decision(
+async def test_what_follows_the_end_of_a_pod_or_node_or_a_mark_of_ours_waits_as_little_as_a_decision(
     monkeypatch: pytest.MonkeyPatch,
     kind: str,
     batches: list[list[Item]],
@@ -110,3 +117,34 @@ async def test_what_follows_the_end_of_a_pod_or_a_mark_of_ours_waits_as_little_a
     monkeypatch.setattr(asyncio, "sleep", sleep)
     await follower._follow()
     assert paused == [max(urgent_s, pause) for pause in pauses]
+
+
+async def test_of_a_node_that_changes_twice_at_a_moment_the_last_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The cluster's own taint comes right behind our mark; another node of the name is not the same one."""
+    other_node = {**MARKED, "metadata": {**NAMED, "uid": "v", "annotations": {DRAIN: "e"}}}
+    both = [Modified(raw(MARKED)), Modified(raw(other(MARKED))), Modified(raw(other_node))]
+
+    async def watched(*_: object, **__: object) -> AsyncIterator[list[Item]]:
+        yield listed(NODE)
+        yield cast("list[Item]", both)
+
+    async def sleep(seconds: float) -> None:
+        """At once."""
+
+    log = Log()
+    follower = Follower(
+        BY_NAME["node"],
+        cast("Any", None),
+        cast("Any", log),
+        cast("Any", log),
+        Stamp(lambda: 1.0, lambda: 1.0, lambda: 1.0),
+    )
+    monkeypatch.setattr(follow, "list_watch_batches", watched)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    await follower._follow()
+    facts = [registry.decode(body) for body in log.said[-1]]
+    assert [type(fact) for fact in facts] == [NodeObserved, NodeGone, NodeObserved]
+    first, _, last = cast("list[NodeObserved]", facts)
+    assert (first.uid, first.unschedulable, last.uid) == ("u", True, "v")
