@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import deque
 from contextlib import suppress
 from functools import partial
 from heapq import heappop, heappush
@@ -40,7 +41,7 @@ from tidewright.events import registry
 from tidewright.events.acting import Held
 from tidewright.events.base import Event, Outcome
 from tidewright.events.config import ClockSet
-from tidewright.events.decisions import Effect
+from tidewright.events.decisions import Effect, RecordObjectEvent
 from tidewright.events.endpoints import ForgetEndpoint
 from tidewright.events.provisioning import ANSWER_LOST, DeleteInstances
 from tidewright.host.loop.fenced import Fenced, InFlight, Part, attempts, mind, present
@@ -65,6 +66,11 @@ REPORTS_BESIDE = 2
 REPORTS_REST_S, REPORTS_WITHIN_S = 0.25, 5.0
 """Object events begin when nothing was changed for so long, wall seconds, and after so long all the same: a cluster of
 whose nodes many go has several for each, and those that are still to go would wait for them."""
+REPORTS_READ = 64
+"""How many object events are read into the plan at a time: a crowd of them is none that something more urgent waits behind."""
+TOGETHER_S, FEW = 0.01, 4
+"""For so long outcomes are gathered while more than a few effects are under way: each commit has its price, however
+little is in it, and what is decided next waits for the last of them."""
 LOOKED_S = 0.5
 """How often the work is reminded that somebody looks, wall seconds: it may have waited for that."""
 OWNED_S = 0.5
@@ -153,6 +159,10 @@ class Actuator:
         self._outcomes: asyncio.Queue[tuple[Job, Outcome] | None] = asyncio.Queue()
         """None for a checkpoint that somebody waits for."""
         self._read_at: dict[int, float] = {}
+        self._aside: deque[tuple[Record, Parsed, RecordObjectEvent]] = deque()
+        """Object events that are not judged before one may run: each has a lane of its own and supersedes nothing."""
+        self._hurried = asyncio.Event()
+        """Somebody waits for a commit, or nothing more comes soon."""
         self._changed_at = float("-inf")
         """When something that is no report began or ended last, of `time.monotonic`."""
         self._owned_at = float("-inf")
@@ -274,6 +284,24 @@ class Actuator:
         if not self._ledger.take(record.seq):
             return
         self._read_at[record.seq] = time.monotonic()
+        if isinstance(event, RecordObjectEvent):
+            self._aside.append((record, parsed, event))
+        else:
+            self._plan_for(record, parsed, event)
+        if self._ledger.open >= READ_AHEAD:
+            self._room.clear()
+
+    def _take_reports(self) -> bool:
+        """Some of the object events that were set aside into the plan, once one of them may run; whether there were any."""
+        if not self._aside or self._plan.first_report is not None:
+            return False
+        if self._reports_at_once(self._aside[0][0].seq) <= self._plan.reporting:
+            return False
+        for _ in range(min(REPORTS_READ, len(self._aside))):
+            self._plan_for(*self._aside.popleft())
+        return True
+
+    def _plan_for(self, record: Record, parsed: Parsed, event: Effect) -> None:
         job = Job(record.seq, record.subject, event, record.headers.get(TRACEPARENT, ""))
         # Before it is in the plan: what is not allowed must not supersede what is.
         granted = self._judged(parsed, event)
@@ -290,8 +318,6 @@ class Actuator:
             self._grounds.expect(job.ground, event)
             for waiting, by in self._plan.add(job):
                 self._finish(waiting, verdict.superseded(waiting.effect, by.effect, 0.0))
-        if self._ledger.open >= READ_AHEAD:
-            self._room.clear()
 
     def _judged(self, parsed: Parsed, effect: Effect) -> Grant | Refusal:
         try:
@@ -368,9 +394,13 @@ class Actuator:
     async def _dispatch(self, tasks: asyncio.TaskGroup) -> None:
         """Give the budget out: a place in it first, then to the best that waits by then."""
         while True:
+            if self._take_reports():
+                await asyncio.sleep(0)  # none of them may be one that is to be made
+                continue
             whose, urgency = self._best()
             if whose is None:
-                await self._woken(REPORTS_REST_S if self._plan.first_report is not None else None)
+                waits = self._aside or self._plan.first_report is not None
+                await self._woken(REPORTS_REST_S if waits else None)
                 continue
             if urgency >= Rank.OBJECT_EVENT and not self._limiter.has_capacity(1 + self._kept):
                 # Until there is room for a report, or something comes that need not wait for it.
@@ -532,6 +562,8 @@ class Actuator:
         self._applier.finished(job.effect)
         self._plan.done(job)
         self._mind_change(job)
+        if self._plan.changing <= FEW:
+            self._hurried.set()
         if self._metrics is not None:
             self._metrics.requests.inc(allowance.requests)
         self._finish(job, outcome)
@@ -549,6 +581,7 @@ class Actuator:
         recorded = asyncio.get_running_loop().create_future()
         self._begun.append(recorded)
         self._outcomes.put_nowait(None)
+        self._hurried.set()
         await recorded
 
     async def _commit(self) -> None:
@@ -562,6 +595,8 @@ class Actuator:
                 ahead = self._ledger.position - self._part.position.position
                 if self._part.renewal_in_s and ahead < READ_AGAIN:
                     continue
+            if self._plan.changing > FEW and not self._begun:
+                await self._gathered()
             while len(taken) < MAX_BATCH - 1 and not self._outcomes.empty():
                 taken.append(self._outcomes.get_nowait())
             group = [entry for entry in taken if entry is not None]
@@ -589,6 +624,13 @@ class Actuator:
                 self._count(job, outcome)
             if self._ledger.open < READ_AHEAD:
                 self._room.set()
+
+    async def _gathered(self) -> None:
+        """Return when some outcomes may have come together, or one is waited for."""
+        self._hurried.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TOGETHER_S):
+                await self._hurried.wait()
 
     async def _one_by_one(self, messages: list[Message]) -> list[Message]:
         """Append outcomes before the checkpoint that covers them; those that are left to be committed with it.
