@@ -89,15 +89,18 @@ def test_decisions_that_come_together_are_two_orders_at_most() -> None:
 
 
 def test_nodes_are_ordered_once_because_of_a_decision_whatever_else_is_decided() -> None:
-    """What was ordered for the second of two by name is not taken by the first, for which more is ordered then."""
+    """What was ordered for the second of two by name, or was there, is not taken by the first, for which more is ordered then."""
     cluster = four(boots=False)
+    cluster.add_node("free")
     for name, cpu in (("a", "3"), ("b", "3100m")):
         cluster.deployment(name, 1, status_replicas=1, template=cluster.form(cpu))
-    decisions = [cluster.scaled(name, 3) for name in ("b", "a")]
-    cluster.settle()
+    decisions = []
+    for name in ("b", "a"):
+        decisions.append(cluster.scaled(name, 3))
+        cluster.advance(0.02)
     planned = [(s.decision, s.pods) for plan in cluster.of(p.PlanScaleUp) for s in plan.expected]
-    assert planned == [(decision, 2) for decision in decisions]
-    assert sizes(cluster) == [2, 4]
+    assert planned == [(decisions[0], 1), (decisions[1], 2)]
+    assert sizes(cluster) == [1, 3]
 
 
 def test_decisions_that_come_together_are_two_evaluations_where_there_is_room_for_all(

@@ -45,6 +45,7 @@ class Share(msgspec.Struct):
         missing: those of them without a place; counts down.
         decision: id of the decision to scale it that says so; empty where the workload itself does.
         made: they are there, and the scheduler has not looked at them.
+        since: log time since when they are wanted; 0 for those that are there.
     """
 
     workload: str
@@ -54,13 +55,15 @@ class Share(msgspec.Struct):
     missing: int = 0
     decision: str = ""
     made: bool = False
+    since: float = 0.0
 
 
 class Expecting(msgspec.Struct):
     """What an evaluation expects.
 
     Attributes:
-        shares: by priority of their pods, then by workload.
+        shares: by priority of their pods, then those first that have been wanted for longest: room that is there was counted on for these
+            when nodes were ordered for them.
         dues: when some of it is not waited for any longer.
         cut: workloads of which pods are left out, since there would be more than the limit.
         unreadable: workloads to why their templates cannot be read.
@@ -176,9 +179,11 @@ def expected(state: State, index: Index, now: float) -> Expecting:
             if many > most:
                 found.cut[key] = None
         uid, scaling = state.workloads[key].uid, scaling_of(state, index, key)
-        decision = scaling.decision if scaling is not None else ""
+        decision, since = scaling.decision if scaling is not None else "", wanting(state, index, key).since
         for shape, pods in shapes:
-            found.shares.append(Share(workload=key, uid=uid, shape=shape, count=pods, decision=decision))
+            found.shares.append(
+                Share(workload=key, uid=uid, shape=shape, count=pods, decision=decision, since=since)
+            )
     made: Counter[tuple[str, str]] = Counter()
     for pod_key in index.untried:
         top = _of_untried(state, index, pod_key, now)
@@ -192,7 +197,7 @@ def expected(state: State, index: Index, now: float) -> Expecting:
         if _asks(shape, index):
             uid = state.workloads[key].uid
             found.shares.append(Share(workload=key, uid=uid, shape=shape, count=many, made=True))
-    found.shares.sort(key=lambda share: (-share.shape.priority, not share.made, share.workload))
+    found.shares.sort(key=lambda share: (-share.shape.priority, not share.made, share.since, share.workload))
     room = index.settings.foresight_limit
     for share in found.shares:
         kept = min(share.count, max(0, room))
