@@ -12,7 +12,8 @@ from tidewright.events import provisioning as p
 from tidewright.events.base import JsonObject
 from tidewright.events.config import ModesSet
 from tidewright.kube.keys import request_key
-from tidewright.provisioning.consolidation import protection, spot
+from tidewright.kube.times import seconds
+from tidewright.provisioning.consolidation import budgets, protection, spot
 from tidewright.provisioning.consolidation.kept import MOVED_REST_S
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell import what_if_scaledown
@@ -269,6 +270,27 @@ def test_budgets_let_none_go(budget: Any) -> None:
     cluster = dear_and_cheap({"consolidation-budgets": budget})
     cluster.advance(600)
     assert cluster.of(p.ReplaceNodes) == []
+    assert "consolidation-budgets let no node of group dear go." in cluster.standing("dear0")
+
+
+def test_it_is_said_until_when_budgets_let_none_go() -> None:
+    closed = [{"nodes": "50%"}, {"nodes": "0", "schedule": "@daily", "duration": "24h"}]
+    cluster = dear_and_cheap({"consolidation-budgets": closed})
+    cluster.advance(600)
+    assert "let no node of group dear go until 20" in cluster.standing("dear0")
+    cluster = dear_and_cheap()
+    cluster.advance(5)
+    assert "consolidation-budgets" not in cluster.standing("dear0")
+
+
+@pytest.mark.parametrize(
+    "word", ["@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"]
+)
+def test_schedules_may_be_words_of_cron(word: str) -> None:
+    (budget,) = budgets.read_budgets([{"nodes": "0", "schedule": word, "duration": "30m"}])
+    start = seconds("2034-01-01T00:00:00Z")  # a Sunday
+    assert budget.holds("Empty", start + 1799.0)
+    assert not budget.holds("Empty", start + 1801.0)
 
 
 def test_a_group_at_its_minimum_keeps_its_nodes() -> None:

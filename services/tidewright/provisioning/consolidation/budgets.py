@@ -11,13 +11,22 @@ from typing import Any
 
 import msgspec
 
-from tidewright.kube.windows import standing, windows
+from tidewright.kube.windows import Window, standing, windows
 from tidewright.provisioning.consolidation.modes import OTHERS
 
 EMPTY, UNDERUTILISED = "Empty", "Underutilized"
 REASONS = (EMPTY, UNDERUTILISED)
 EXHAUSTED = "ConsolidationBudget"
 _PART = "%"
+_WORDS = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
 MOST = 50
 
 
@@ -26,7 +35,7 @@ class Disruptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     Attributes:
         nodes: a number, or a percentage such as `10%`.
-        schedule: five fields of cron, UTC; empty: it always holds. `duration` says for how long from then.
+        schedule: five fields of cron, UTC, or a word for them such as `@daily`; empty: it always holds. `duration` says for how long from then.
         reasons: of `Empty` and `Underutilized`; empty: for both.
     """
 
@@ -39,7 +48,11 @@ class Disruptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """Whether it bounds what goes for a reason at this moment."""
         if self.reasons and reason not in self.reasons:
             return False
-        return not self.schedule or standing(windows(f"{self.schedule} {self.duration}"), now).open
+        return not self.schedule or standing(self.windows(), now).open
+
+    def windows(self) -> tuple[Window, ...]:
+        """When it holds, of one with a schedule; the words for schedules are those of cron."""
+        return windows(f"{_WORDS.get(self.schedule, self.schedule)} {self.duration}")
 
     def amount(self, size: int) -> int:
         """Nodes of a group of this size that may be away at a time."""
@@ -98,7 +111,7 @@ def _read(given: Any) -> Disruptions:
     if bool(budget.schedule) != bool(budget.duration):
         raise ValueError("schedule and duration belong together: one of them is missing")
     if budget.schedule:
-        windows(f"{budget.schedule} {budget.duration}")
+        budget.windows()
     unknown = [reason for reason in budget.reasons if reason not in REASONS]
     if unknown:
         raise ValueError(f"reasons: expected {' or '.join(REASONS)}, not {', '.join(unknown)}")
@@ -122,5 +135,5 @@ def left(budgets: Sequence[Disruptions], reason: str, size: int, away: int, now:
 def next_change(given: Budgets, now: float) -> float | None:
     """When a window next opens or closes; None when none ever does."""
     scheduled = [budget for several in given.values() for budget in several if budget.schedule]
-    ends = (standing(windows(f"{b.schedule} {b.duration}"), now).until for b in scheduled)
+    ends = (standing(b.windows(), now).until for b in scheduled)
     return min((end for end in ends if end is not None), default=None)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from tidewright.kube.keys import PodKey
 from tidewright.kube.times import readable
-from tidewright.provisioning.consolidation import budgets, protection
+from tidewright.provisioning.consolidation import budgets, modes, protection
 from tidewright.provisioning.consolidation.arrivals import came
 from tidewright.provisioning.consolidation.kept import MOVED_REST_S
 from tidewright.provisioning.consolidation.trials import NOTHING_CHEAPER, amount, named
@@ -165,6 +165,8 @@ def _needed(state: State, index: Index, name: str, card: Card) -> list[str]:
         said = refusal_sentence(Refusal(paused.reason, paused.pod, paused.pod_reason))
         if paused.reason == NO_PLACE and (which := without_place.of_node(state, index, name)):
             said = f"{said.removesuffix('.')}: {which}"
+        if paused.reason == NO_PLACE and (closed := _replacing_closed(state, index, card.node.group)):
+            said = f"{said.removesuffix('.')}. {closed}"
         if paused.pod and paused.pod not in state.pods:
             said = f"{said.removesuffix('.')}; that pod is gone."
         return [f"{said} {_again(state, paused)}"]
@@ -179,6 +181,19 @@ def _needed(state: State, index: Index, name: str, card: Card) -> list[str]:
             else refusal_sentence(EXPECTED)
         ]
     return ["Whether somebody needs it is looked at with the next pass."]
+
+
+def _replacing_closed(state: State, index: Index, group: str) -> str:
+    """What is said where a node could be replaced but for the budgets of its group, which let none go however few are away."""
+    settings, size = index.settings, sum(node.group == group for node in state.nodes.values())
+    if modes.mode_of(settings.consolidation, group) != modes.REPLACE:
+        return ""
+    given = budgets.of_group(settings.consolidation_budgets, group)
+    if budgets.left(given, budgets.UNDERUTILISED, size, 0, state.now):
+        return ""
+    change = budgets.next_change({group: given}, state.now)
+    until = f" until {readable(change)} UTC" if change is not None else ""
+    return f"Whether it could be replaced for less is not looked at: consolidation-budgets let no node of group {group} go{until}."
 
 
 def _again(state: State, paused: Paused) -> str:
