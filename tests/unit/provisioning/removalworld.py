@@ -25,6 +25,7 @@ from tidewright.provisioning.state import State
 
 OWNER = f.Owner(kind="ReplicaSet", name="web", uid="r", api_version="apps/v1", controller=True)
 DAEMON = f.Owner(kind="DaemonSet", name="log", uid="d", api_version="apps/v1", controller=True)
+NO_PASS = {"scale-down-unneeded-time": "10h", "max-bulk-soft-taint-count": 0}
 
 
 def replica_set(at: float) -> f.WorkloadObserved:
@@ -283,3 +284,9 @@ class Removing(Cluster):
 def _would_move(pod: f.PodObserved) -> bool:
     of_daemon_set = any(owner.kind == "DaemonSet" for owner in pod.owners)
     return pod.deleting_at is None and not of_daemon_set
+
+
+def world(nodes: int = 3, config: dict[str, Any] | None = None, **group: int) -> Removing:
+    cluster = Removing({**NO_PASS, **(config or {})})
+    cluster.grown(nodes, **group)
+    return cluster
