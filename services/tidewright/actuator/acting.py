@@ -43,7 +43,12 @@ from tidewright.events.base import Event, Outcome
 from tidewright.events.config import ClockSet
 from tidewright.events.decisions import Effect, RecordObjectEvent
 from tidewright.events.endpoints import ForgetEndpoint
-from tidewright.events.provisioning import ANSWER_LOST, DeleteInstances
+from tidewright.events.provisioning import (
+    ANSWER_LOST,
+    DecreaseNodeGroup,
+    DeleteInstances,
+    IncreaseNodeGroup,
+)
 from tidewright.host.loop.fenced import Fenced, InFlight, Part, attempts, mind, present
 from tidewright.host.loop.lookout import BucketLookout, Lookout
 from tidewright.host.process.health import Health
@@ -158,6 +163,9 @@ class Actuator:
         """A heap of running jobs that wait for one more request."""
         self._outcomes: asyncio.Queue[tuple[Job, Outcome] | None] = asyncio.Queue()
         """None for a checkpoint that somebody waits for."""
+        self._sized: dict[int, Job] = {}
+        """Changes of a node group's size whose outcomes are not on the log yet, by sequence. Nothing else is done to the group
+        before they are: who takes over knows them by the size that they wanted, and by no other."""
         self._read_at: dict[int, float] = {}
         self._aside: deque[tuple[Record, Parsed, RecordObjectEvent]] = deque()
         """Object events that are not judged before one may run: each has a lane of its own and supersedes nothing."""
@@ -560,7 +568,10 @@ class Actuator:
 
     def _end(self, job: Job, outcome: Outcome, allowance: Allowance) -> None:
         self._applier.finished(job.effect)
-        self._plan.done(job)
+        if isinstance(job.effect, IncreaseNodeGroup | DecreaseNodeGroup):
+            self._sized[job.seq] = job
+        else:
+            self._plan.done(job)
         self._mind_change(job)
         if self._plan.changing <= FEW:
             self._hurried.set()
@@ -622,6 +633,9 @@ class Actuator:
                     recorded.set_result(None)
             for job, outcome in group:
                 self._count(job, outcome)
+                if (sized := self._sized.pop(job.seq, None)) is not None:
+                    self._plan.done(sized)
+                    self._wake.set()
             if self._ledger.open < READ_AHEAD:
                 self._room.set()
 

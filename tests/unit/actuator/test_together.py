@@ -1,4 +1,5 @@
-"""What the actuator leaves for later while much is under way: object events unjudged, and outcomes until some have come together."""
+"""What the actuator leaves for later: while much is under way object events unjudged, and outcomes until some have come together; and
+what else is wanted of a node group until it is on the log what came of its last size."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ from tidewright.actuator.ledger import ActPosition
 from tidewright.actuator.options import Mode, Options
 from tidewright.actuator.plan import Job
 from tidewright.events import registry
+from tidewright.events.base import ObjectRef
 from tidewright.events.outcomes import Applied
+from tidewright.events.provisioning import IncreaseNodeGroup
 from tidewright.log.connection import Log, Message
 from tidewright.log.reader import Record
 from tidewright.log.subjects import Subjects
@@ -49,8 +52,12 @@ class Commits:
     def __init__(self) -> None:
         self.made: list[tuple[int, tuple[int, ...]]] = []
         """Of each commit how many outcomes it had, and which decisions it says were begun."""
+        self.there = asyncio.Event()
+        """Whether the log answers."""
+        self.there.set()
 
     async def commit(self, messages: list[Message], position: ActPosition) -> None:
+        await self.there.wait()
         self.made.append((len(messages), position.begun))
 
 
@@ -85,6 +92,19 @@ def under_way(actuator: Actuator, count: int) -> list[Job]:
 
 def end(actuator: Actuator, ended: Job) -> None:
     actuator._end(ended, Applied(at=1.0, decision=ended.effect.id), Allowance(no_budget))
+
+
+def sized(seq: int, before: int, after: int) -> IncreaseNodeGroup:
+    group = ObjectRef(api_version="cloud/v1", kind="NodeGroup", name="g")
+    return IncreaseNodeGroup(
+        at=1.0,
+        id=f"provisioning.all.{seq}.0",
+        target=group,
+        size=after,
+        from_size=before,
+        plan=f"{seq}-1",
+        request="",
+    )
 
 
 def test_object_events_are_open_and_not_judged_while_something_changes() -> None:
@@ -138,6 +158,33 @@ async def test_outcomes_come_together_until_few_are_left_or_a_commit_is_waited_f
                 end(actuator, ended[2])
                 await until(lambda: bool(commits.made))
                 assert commits.made == [(3, ())]
+    finally:
+        committing.cancel()
+        await asyncio.gather(committing, return_exceptions=True)
+
+
+async def test_of_a_node_group_nothing_else_is_done_before_the_outcome_of_its_size_is_on_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who takes over sees the size that the last of them wanted, and would take the first for refused, or order it again."""
+    actuator, commits = actuating([]), Commits()
+    monkeypatch.setattr(actuator, "_part", commits)
+    commits.there.clear()
+    orders = [job(seq, sized(seq, 2 * seq - 2, 2 * seq)) for seq in (1, 2)]
+    for order in orders:
+        actuator._ledger.take(order.seq)
+        actuator._plan.add(order)
+    committing = asyncio.create_task(actuator._commit())
+    try:
+        assert actuator._plan.next() is orders[0]
+        end(actuator, orders[0])
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert actuator._plan.next() is None
+        commits.there.set()
+        async with asyncio.timeout(30):
+            await until(lambda: bool(commits.made))
+        assert actuator._plan.next() is orders[1]
     finally:
         committing.cancel()
         await asyncio.gather(committing, return_exceptions=True)
