@@ -99,7 +99,11 @@ class ScaledWorkloads:
     @property
     def kinds(self) -> set[GroupKind]:
         """Kinds that some autoscaler scales and spread's part does not follow."""
-        return {*self._users} - {*kinds_of(self._whitelist, self._spreads.values())}
+        return {*self._users} - self._spreads_kinds
+
+    @property
+    def _spreads_kinds(self) -> set[GroupKind]:
+        return {*kinds_of(self._whitelist, self._spreads.values())}
 
     def observe(self, fact: ObjectFact) -> None:
         """Learn from a fact what autoscalers and spreads there are."""
@@ -158,7 +162,7 @@ class ScaledWorkloads:
         running: dict[GroupKind, asyncio.Task[None]] = {}
         arranged: set[GroupKind] | None = None
         while True:
-            if self._users:
+            if self._users or self._watch.told:
                 await self._read_whitelist()
             wanted = self.kinds
             ended = [running.pop(kind) for kind in [*running] if kind not in wanted]
@@ -192,7 +196,7 @@ class ScaledWorkloads:
         self._scales.forget_kind(kind)
         self._watch.say_refused(kind, "")
         for subject in sorted(self._watch.said_of(kind)):
-            if kind in self._users:
+            if kind in self._spreads_kinds:
                 self._sayings.leave(subject)
             else:
                 await self._watch.gone(subject, "", kind)
@@ -215,10 +219,11 @@ class ScaledWorkloads:
 
     async def _seen(self, seen: Seen) -> None:
         """Said at once where both counts stand in the usual places; else with what its scale says."""
+        target = seen.fact.namespace, seen.kind, seen.fact.name
         if min(seen.counts) >= 0:
+            self._scales.forget(target)  # an answer that is still awaited is about the object as it was
             await self._say(seen.subject, msgspec.structs.replace(seen.fact, selector=""))
             return
-        target = seen.fact.namespace, seen.kind, seen.fact.name
         await self._scales.read(target, seen.subject, seen.place, seen.fact)
 
     def _gone(self, namespace: str, kind: GroupKind, name: str) -> None:

@@ -161,12 +161,14 @@ class WorkloadWatch:
         return found
 
     async def served(self, kind: GroupKind, version: str = "") -> Resource | str:
-        """Where objects of a kind are, or why there are none."""
+        """Where objects of a kind are, or why there are none: then all that were told of are gone."""
         try:
             places = await self._discovery.resources(kind.group, kind.kind)
         except KubeError as error:
             return str(error)
         if not places:
+            for subject in sorted(self.said_of(kind)):
+                await self.gone(subject, "", kind)
             return f'no matches for kind "{kind.kind}" in group "{kind.group}"'
         return next((p for p in places if p.version == version), places[0])
 

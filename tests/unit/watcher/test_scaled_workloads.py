@@ -219,6 +219,77 @@ async def test_a_kind_that_spreads_whitelist_has_is_left_to_that_and_taken_up_ag
     assert not any(isinstance(event, WorkloadGone) for event in heard.all)
 
 
+async def test_what_spread_tells_of_by_now_is_not_told_to_be_gone_when_nobody_scales_it_any_longer(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    serve(cluster)
+    cluster.objects[MAPS] = {}
+    await fleet(cluster, "web", 3)
+    await scaled(cluster, "w")
+    heard, spreads = Heard(tail), Heard(tail, "customworkload")
+    options: dict[str, Any] = {"kinds": KINDS, "whitelist_config_map": "ops/kruise-configuration"}
+    async with watching(cluster, nats, tmp_path, **options):
+        await heard.until(WorkloadObserved)
+    await cluster.put(MAPS, "ops", "kruise-configuration", data=WHITELISTED)
+    async with watching(cluster, nats, tmp_path, **options):
+        await spreads.until(WorkloadObserved)
+    await cluster.drop(WPAS, "shop", "w")
+    refused = Heard(tail, "scaledkindrefused")
+    async with watching(cluster, nats, tmp_path, **options):
+        await cluster.put(WPAS, "shop", "n", spec=wpa_spec("m", "Nothing", "none.example.com/v1"))
+        await refused.until(KindRefused, lambda fact: fact.kind == "Nothing")
+    assert not any(isinstance(event, WorkloadGone) for event in heard.all)
+
+
+async def test_objects_of_a_kind_that_was_taken_away_meanwhile_are_told_to_be_gone(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    serve(cluster)
+    await fleet(cluster, "web", 3)
+    await scaled(cluster, "w")
+    heard, refused = Heard(tail), Heard(tail, "scaledkindrefused")
+    async with watching(cluster, nats, tmp_path, kinds=KINDS):
+        await heard.until(WorkloadObserved)
+    del cluster.answers[GROUP], cluster.objects[FLEETS]
+    async with watching(cluster, nats, tmp_path, kinds=KINDS):
+        await refused.until(KindRefused)
+        gone = await heard.until(WorkloadGone)
+    assert (gone.namespace, gone.name, gone.uid, gone.api_version) == (
+        "shop", "web", "web-uid", "games.example.com/v1"
+    )  # fmt: skip
+
+
+async def test_a_scale_that_was_asked_for_before_says_nothing_of_an_object_that_counts_itself_by_now(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidewright.watcher.scales.AGAIN_S", 0.05)
+    serve(cluster)
+    path = f"{VERSION}/namespaces/shop/fleets/web/scale"
+    scale = {
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"replicas": 3}, "status": {"replicas": 0, "selector": "app=a"},
+    }  # fmt: skip
+    cluster.answers[path] = scale
+    await cluster.put(FLEETS, "shop", "web", spec={"size": 3, "template": TEMPLATE})
+    await scaled(cluster, "w")
+    heard = Heard(tail)
+    async with watching(cluster, nats, tmp_path, kinds=KINDS):
+        await heard.until(WorkloadObserved, wants("web", 3))
+        cluster.answers[path] = lambda: refusal(503, "ServiceUnavailable", "not now")
+        asked = cluster.requests.count(path)
+        await cluster.put(FLEETS, "shop", "web", spec={"size": 4, "template": TEMPLATE})
+        while cluster.requests.count(path) < asked + 3:  # noqa: ASYNC110 - the answers are of the test's server
+            await asyncio.sleep(0.01)
+        await fleet(cluster, "web", 9)
+        await heard.until(WorkloadObserved, wants("web", 9))
+        cluster.answers[path] = scale
+        await asyncio.sleep(0.3)
+        await fleet(cluster, "last", 1)
+        await heard.until(WorkloadObserved, wants("last", 1))
+    told = [event for event in heard.all if isinstance(event, WorkloadObserved)]
+    assert [(fact.name, fact.replicas) for fact in told] == [("web", 3), ("web", 9), ("last", 1)]
+
+
 @pytest.mark.parametrize(
     ("api_version", "kind", "followed"),
     [

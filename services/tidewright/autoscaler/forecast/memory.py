@@ -154,11 +154,6 @@ _MOST, _MOST_STEPS, _MOST_UNIT, _MOST_WEIGHT = 2**53, 8 * STEPS, 2**44, 1_000_00
 _LATEST = 253_402_300_800  # the year 10000
 
 
-_MOST, _MOST_STEPS, _MOST_UNIT, _MOST_WEIGHT = 2**53, 8 * STEPS, 2**44, 1_000_000
-"""With these whatever is worked out of a season fits into the 64 bits that a log has for an integer."""
-_LATEST = 253_402_300_800  # the year 10000
-
-
 def problem(season: Season) -> str:
     """What is wrong with a season that was not folded here; empty where nothing is."""
     if not 0 < season.unit <= _MOST_UNIT:
