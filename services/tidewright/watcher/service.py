@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import random
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from tidewright.cloud.calls import PER_S, TIMEOUT_S
 from tidewright.cloud.providers import Surroundings, specs_of
 from tidewright.events.facts import ObjectFact
 from tidewright.host.loop import lookout
-from tidewright.host.loop.fenced import InFlight, begins, mind, present
+from tidewright.host.loop.fenced import Fenced, InFlight, begins, mind, present
 from tidewright.host.process import copies
 from tidewright.host.process.health import Health
 from tidewright.host.process.process import Process
@@ -63,6 +64,8 @@ OTHERS_FIRST_S = 15.0
 """How long a kind that refers to others waits for their lists."""
 INCUMBENTS_FIRST_S = 15.0
 """How long incumbents are looked for before anything is said that would be acted on."""
+START_AGAIN_S = 0.5
+"""So long at most one waits, wall seconds, that starts while another one does, and had its first words refused for that."""
 START_S = 60.0
 """How long the API server may take to answer at the start."""
 
@@ -344,18 +347,7 @@ class Watcher:
 
     async def _work(self) -> None:
         await begins(self._log.continuity, self._in_flight, "the watcher at its start")
-        position = await self._config_appender.take()
-        self.stamp.raise_to(position.at)
-        await set_clock(
-            self._log,
-            self._config_appender,
-            self.clock,
-            stamp=self.stamp,
-            speed=self.options.speed,
-            log_start=self.options.log_start,
-            clock_wall=self.options.clock_wall,
-        )
-        await self._configuration.first_modes()
+        await self._first_words()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._configuration.run())
             tasks.create_task(self.sampler.run(self._heard("WatermarkPodAutoscaler")))
@@ -369,6 +361,27 @@ class Watcher:
                 tasks.create_task(self.served.run(self._kube))
             for kind, follower in self.followers.items():
                 tasks.create_task(self._start(kind, follower))
+
+    async def _first_words(self) -> None:
+        """Say clock and modes as the options have them, where nobody has, before anything else is said."""
+        while True:
+            try:
+                position = await self._config_appender.take()
+                self.stamp.raise_to(position.at)
+                await set_clock(
+                    self._log,
+                    self._config_appender,
+                    self.clock,
+                    stamp=self.stamp,
+                    speed=self.options.speed,
+                    log_start=self.options.log_start,
+                    clock_wall=self.options.clock_wall,
+                )
+                await self._configuration.first_modes()
+            except Fenced:  # by one that starts at the same time: what it has said meanwhile is read now
+                await asyncio.sleep(random.uniform(0.0, START_AGAIN_S))  # noqa: S311 - jitter
+            else:
+                return
 
     async def _start(self, kind: WatchedKind, follower: Follower) -> None:
         if kind.after_others:
