@@ -20,10 +20,12 @@ from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.pack.topology import SpreadCount
 
 
-class Part(NamedTuple):
-    """Attributes:
-    pods: of one shape, for one domain.
-    groups: whose nodes are in it, and hold them.
+class InDomain(NamedTuple):
+    """Pods of one shape that go to one domain.
+
+    Attributes:
+        pods: how many.
+        groups: whose nodes are in it, and hold them.
     """
 
     pods: int
@@ -50,7 +52,7 @@ def without_spread(shape: PodShape, shapes: Sequence[PodShape]) -> PodShape | No
     return msgspec.structs.replace(shape, spread=())
 
 
-def parts_of(item: Item, groups: Sequence[Group], grid: Grid) -> tuple[Part, ...]:
+def parts_of(item: Item, groups: Sequence[Group], grid: Grid) -> tuple[InDomain, ...]:
     """A shape's pods by domain, of equal ones the cheapest first; fewer than there are where a domain that cannot grow keeps the others down.
 
     Args:
@@ -74,7 +76,7 @@ def parts_of(item: Item, groups: Sequence[Group], grid: Grid) -> tuple[Part, ...
     most = min(shut) + constraint.max_skew if shut else None
     levels = _raised([there.get(domain, 0) for domain in open_to], item.count, most)
     return tuple(
-        Part(pods, frozenset(group.id for group in within[domain]))
+        InDomain(pods, frozenset(group.id for group in within[domain]))
         for domain, pods in zip(open_to, levels, strict=True)
         if pods
     )
