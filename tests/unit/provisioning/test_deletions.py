@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.unit.provisioning.removalworld import world
+from tests.unit.provisioning.removalworld import Removing, world
 from tidewright.events import facts as f
 from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
@@ -146,12 +146,18 @@ def test_what_a_cloud_refuses_of_several_is_asked_for_one_by_one(reason: str) ->
     assert cluster.marked() == set()
 
 
-def test_a_group_that_goes_as_a_whole_goes_at_once_or_not_at_all() -> None:
+def going_as_a_whole() -> Removing:
+    """Three nodes that go together, one of which has a pod whose budget is closed."""
     cluster = world()
     whole = ("n0", "n1", "n2")
     cluster.run_pod("p0", "n0")
     cluster.budget("web", 0)
     cluster.decided(*(cluster.removal(name, drain=name == "n0", whole=whole) for name in whole))
+    return cluster
+
+
+def test_a_group_that_goes_as_a_whole_goes_at_once_or_not_at_all() -> None:
+    cluster = going_as_a_whole()
     cluster.advance(60.0)
     assert cluster.deleted == []
     cluster.budget("web", 1)
@@ -161,11 +167,7 @@ def test_a_group_that_goes_as_a_whole_goes_at_once_or_not_at_all() -> None:
 
 
 def test_of_a_group_that_goes_as_a_whole_one_that_stays_keeps_all() -> None:
-    cluster = world()
-    whole = ("n0", "n1", "n2")
-    cluster.run_pod("p0", "n0")
-    cluster.budget("web", 0)
-    cluster.decided(*(cluster.removal(name, drain=name == "n0", whole=whole) for name in whole))
+    cluster = going_as_a_whole()
     cluster.advance(200.0)
     assert sorted(cluster.undone()) == ["AtomicScaleDownFailed", "AtomicScaleDownFailed", "DisruptionBudget"]
     assert (cluster.deleted, cluster.marked()) == ([], set())

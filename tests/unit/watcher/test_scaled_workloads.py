@@ -189,16 +189,21 @@ async def test_counts_that_stand_elsewhere_are_read_from_the_scale(
     assert (fact.uid, fact.replicas, fact.status_replicas, bool(fact.template)) == ("web-uid", 3, 2, True)
 
 
-async def test_a_kind_that_spreads_whitelist_has_is_left_to_that_and_taken_up_again(
-    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tidewright.watcher.scaled_workloads.WHITELIST_EVERY_S", 0.05)
+async def served_with_a_whitelist(cluster: Cluster) -> dict[str, Any]:
+    """A fleet that an autoscaler scales, where spread's whitelist may come; the options of a watcher that reads it."""
     serve(cluster)
     cluster.objects[MAPS] = {}
     await fleet(cluster, "web", 3)
     await scaled(cluster, "w")
+    return {"kinds": KINDS, "whitelist_config_map": "ops/kruise-configuration"}
+
+
+async def test_a_kind_that_spreads_whitelist_has_is_left_to_that_and_taken_up_again(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidewright.watcher.scaled_workloads.WHITELIST_EVERY_S", 0.05)
+    options = await served_with_a_whitelist(cluster)
     heard, spreads = Heard(tail), Heard(tail, "customworkload")
-    options: dict[str, Any] = {"kinds": KINDS, "whitelist_config_map": "ops/kruise-configuration"}
     async with watching(cluster, nats, tmp_path, **options):
         await heard.until(WorkloadObserved)
         await cluster.put(MAPS, "ops", "kruise-configuration", data=WHITELISTED)
@@ -222,12 +227,8 @@ async def test_a_kind_that_spreads_whitelist_has_is_left_to_that_and_taken_up_ag
 async def test_what_spread_tells_of_by_now_is_not_told_to_be_gone_when_nobody_scales_it_any_longer(
     cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
 ) -> None:
-    serve(cluster)
-    cluster.objects[MAPS] = {}
-    await fleet(cluster, "web", 3)
-    await scaled(cluster, "w")
+    options = await served_with_a_whitelist(cluster)
     heard, spreads = Heard(tail), Heard(tail, "customworkload")
-    options: dict[str, Any] = {"kinds": KINDS, "whitelist_config_map": "ops/kruise-configuration"}
     async with watching(cluster, nats, tmp_path, **options):
         await heard.until(WorkloadObserved)
     await cluster.put(MAPS, "ops", "kruise-configuration", data=WHITELISTED)
