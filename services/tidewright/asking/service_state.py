@@ -129,6 +129,7 @@ def inputs_of(service: Service, decider: Decider[Any, Any], source: Source) -> I
         decider.ledgers,
         decider.formerly,
         decider.outcomes,
+        decider.outcomes_but,
     )
 
 
@@ -305,17 +306,10 @@ async def begin_to_follow(source: Source, restore: Restore[Any], inputs: Inputs)
     """What was said before a snapshot on what this software follows, and who took the snapshot did not."""
     up_to = restore.fold.position
     filters = inputs.filters(restore.unfollowed, restore.fold.slot) if up_to else []
-    try:
-        words = await source.last(filters, up_to) if filters else []
-    except TooMany as error:
-        logger.warning(
-            "what was said before the snapshot on kinds that are followed since is left out", error=str(error)
-        )
-        return
-    for record in words:
-        event = registry.read(record.body)
-        if inputs.concerns(event):
-            restore.word(Word(inputs.token(record.subject), record.subject, record.seq, record.body, event))
+    for record in await source.last_of_all(filters, up_to) if filters else ():
+        token = inputs.token(record.subject)
+        if token and inputs.concerns(event := registry.read(record.body)):
+            restore.word(Word(token, record.subject, record.seq, record.body, event))
 
 
 class Seen(msgspec.Struct, frozen=True):

@@ -127,8 +127,35 @@ BEFORE_TAINT_RULES = InputSet(
 """What was read before DeviceTaintRules were; written out, since it stays what it was."""
 BEFORE_REMOVALS = InputSet(tuple(sorted((*BEFORE_TAINT_RULES.kinds, TAINT_RULE))))
 """What was read before nodes with pods were removed, and before there were several clouds, or buffers."""
-OUTCOMES = frozenset(("deployment", "statefulset", "replicaset", "cloneset", "replicationcontroller"))
-"""Kinds of workloads of which it is read what came of decisions to scale them."""
+BEFORE_CUSTOM_SCALES = InputSet(
+    (
+        "capacitybuffer", "cloneset", "cloud", "csidriver", "csinode", "csistoragecapacity", "customworkload", "daemonset", "deployment",
+        "deviceclass", "devicetaintrule", "incumbent", "job", "kindrefused", "limitrange", "namespace", "node", "nodegroup",
+        "persistentvolume", "persistentvolumeclaim", "pod", "poddisruptionbudget", "podtemplate", "priorityclass", "provisioningclass",
+        "provisioningrequest", "replicaset", "replicationcontroller", "resourceclaim", "resourceclaimtemplate", "resourcequota",
+        "resourceslice", "scaledkindrefused", "scaledworkload", "shape", "statefulset", "storageclass", "targetreplicas", "template",
+        "workloadspread",
+    ),
+    ("autoscaler",),
+    ("cloneset", "deployment", "replicaset", "replicationcontroller", "statefulset"),
+)  # fmt: skip
+"""What was read before it was of custom workloads, too, what came of decisions to scale them."""
+NO_WORKLOADS = frozenset(
+    (
+        "configmap",
+        "event",
+        "lease",
+        "node",
+        "nodegroup",
+        "pod",
+        "podtemplate",
+        "shardmember",
+        "shardset",
+        "watermarkpodautoscaler",
+        "workloadspread",
+    )
+)
+"""Kinds that nobody scales: what came of decisions about them is not read. Of all others it is, whatever autoscalers scale."""
 TOGETHER_S = 0.01
 """For so long workloads that grow together are waited for: how many pods come is known already."""
 ALONE_S = 1.0
@@ -379,7 +406,7 @@ DECIDER = Decider(
     state_version=STATE_VERSION,
     state_type=State,
     kinds=KINDS,
-    outcomes=OUTCOMES,
+    outcomes_but=NO_WORKLOADS,
     evolve=evolve,
     decide=decide,
     upcasts=UPCASTS,
@@ -392,6 +419,6 @@ DECIDER = Decider(
     ),
     exposition=Exposition(series=exposition.series, help=exposition.HELP),
     parts=PARTS,
-    formerly=(BEFORE_TAINT_RULES, BEFORE_REMOVALS),
+    formerly=(BEFORE_TAINT_RULES, BEFORE_REMOVALS, BEFORE_CUSTOM_SCALES),
 )
 """What the host runs."""

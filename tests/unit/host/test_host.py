@@ -23,6 +23,7 @@ from tidewright.events.config import ClockSet
 from tidewright.events.facts import PodObserved
 from tidewright.events.timers import TimerFired
 from tidewright.host.fold.decider import Decider
+from tidewright.host.fold.inputs import Partition
 from tidewright.host.fold.order import Fold, cause_of, decision_id
 from tidewright.host.fold.series import Exposition, Series
 from tidewright.host.loop import fenced
@@ -59,14 +60,17 @@ async def hosting(
     history_distance: int = 200_000,
     decider: Decider[Any, Any] = COUNTING,
     renew_s: float | None = None,
+    partition: Partition = "slots",
+    follows: frozenset[str] = frozenset(),
 ) -> AsyncIterator[Host[Any]]:
     """A host running in the background; ended as SIGTERM would."""
-    writer = Writer("counting", member) if member else Writer("counting")
-    membership = Alone(writer.incarnation) if alone else BucketMembership(log, "counting", writer.incarnation)
+    service = decider.service
+    writer = Writer(service, member) if member else Writer(service)
+    membership = Alone(writer.incarnation) if alone else BucketMembership(log, service, writer.incarnation)
     settings = Settings(
-        snapshot_distance=snapshot_distance, history_distance=history_distance, renew_s=renew_s
+        partition, follows, renew_s, snapshot_distance=snapshot_distance, history_distance=history_distance
     )
-    host = Host(decider, log, membership, Health("counting"), writer=writer, settings=settings)
+    host = Host(decider, log, membership, Health(service), writer=writer, settings=settings)
     stop = asyncio.Event()
     task = asyncio.create_task(host.run(stop))
     try:

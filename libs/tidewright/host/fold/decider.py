@@ -43,7 +43,9 @@ class Decider(Generic[State, Touched]):
             `all` is put to every slot. The answer is finished before any of it is folded; what the folding of
             a decider's own decisions touches is dropped: who needs another look sets a timer that is due now.
         outcomes: kinds of targets, as subject tokens, of the decisions of services that it follows: it reads
-            what came of these, too.
+            what came of these, too. Of a decider of the whole cluster.
+        outcomes_but: where any are named, it reads what came of these of all kinds of targets but these: those that it is about may
+            be of kinds that nobody knows before.
         ledgers: it reads its own ledgers.
         renews: types of facts that are put to `decide` also when they only say again what was said
             (`refresh`), because something is said again then, which the log's retention would forget.
@@ -67,6 +69,7 @@ class Decider(Generic[State, Touched]):
     evolve: Callable[[State, Event], Touched]
     decide: Callable[[State, Event, Touched], Sequence[Decision]]
     outcomes: frozenset[str] = frozenset()
+    outcomes_but: frozenset[str] = frozenset()
     ledgers: bool = False
     renews: frozenset[type[Event]] = frozenset()
     simulates: frozenset[type[Event]] = frozenset()

@@ -8,7 +8,7 @@ subject is kept: a version that learns to follow more begins with these.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable
+from collections.abc import Container, Iterable
 from operator import attrgetter, itemgetter
 
 import msgspec
@@ -24,7 +24,7 @@ class Word(msgspec.Struct, frozen=True, gc=False):
     """An event that only some sets of inputs have.
 
     Attributes:
-        token: by which the sets name it, see `InputSet.tokens`.
+        token: by which the sets name it, see `Tokens`.
     """
 
     token: str
@@ -54,7 +54,7 @@ class Inbox:
         else:
             self._last[word.subject] = word
 
-    def due(self, position: int, tokens: Collection[str]) -> list[Waiting]:
+    def due(self, position: int, tokens: Container[str]) -> list[Waiting]:
         """The events up to a position, which wait no longer: those of them that a set has, in stream order."""
         due = taken_off(self.waiting, position)
         if not self._apart:
@@ -65,7 +65,7 @@ class Inbox:
         self._last.update((word.subject, word) for word in passed)
         return sorted([*due, *_of(passed, tokens)], key=_SEQ)
 
-    def last_words(self, tokens: Collection[str]) -> list[Waiting]:
+    def last_words(self, tokens: Container[str]) -> list[Waiting]:
         """The last words on the subjects of some tokens, in stream order."""
         return sorted(_of(self._last.values(), tokens), key=_SEQ)
 
@@ -73,16 +73,16 @@ class Inbox:
         """Whether nothing waits."""
         return not self.waiting and not self._apart
 
-    def knows_more(self, tokens: Collection[str]) -> bool:
+    def knows_more(self, tokens: Container[str]) -> bool:
         """Whether there are words of other tokens than these: a version that learns to follow them would begin with them."""
         return any(word.token not in tokens for word in self._last.values())
 
-    def left(self, tokens: Collection[str]) -> list[Waiting]:
+    def left(self, tokens: Container[str]) -> list[Waiting]:
         """What waits still and a set has, in stream order."""
         if not self._apart:
             return self.waiting
         return sorted([*self.waiting, *_of(self._apart, tokens)], key=_SEQ)
 
 
-def _of(words: Iterable[Word], tokens: Collection[str]) -> list[Waiting]:
+def _of(words: Iterable[Word], tokens: Container[str]) -> list[Waiting]:
     return [(word.seq, word.body, word.event) for word in words if word.token in tokens]

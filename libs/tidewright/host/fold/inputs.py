@@ -5,10 +5,11 @@ Host, verify and replay ask here, so that all of them fold the same events in th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import and_, or_
 from typing import Literal, TypeVar
 
 import msgspec
@@ -16,7 +17,7 @@ import msgspec
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, Outcome
 from tidewright.log.checkpoint import Checkpoint
-from tidewright.log.input_set import InputSet
+from tidewright.log.input_set import InputSet, Tokens
 from tidewright.log.subjects import ALL, Slot, Subjects
 
 T = TypeVar("T")
@@ -53,6 +54,7 @@ class Inputs:
         ledgers: it reads its own ledgers, where its other replicas append too.
         formerly: what its earlier versions read, see `Decider.formerly`.
         outcomes: kinds of targets of the decisions followed of which it reads, too, what came of them.
+        outcomes_but: where any are named, it reads that of all kinds but these.
     """
 
     service: str
@@ -64,12 +66,21 @@ class Inputs:
     ledgers: bool = False
     formerly: tuple[InputSet, ...] = ()
     outcomes: frozenset[str] = frozenset()
+    outcomes_but: frozenset[str] = frozenset()
 
     @cached_property
     def today(self) -> InputSet:
         """The set of inputs that this software decides by."""
-        outcomes = tuple(sorted(self.outcomes)) or msgspec.UNSET
-        return InputSet(tuple(sorted(self.kinds)), tuple(sorted(self.follows)), outcomes)
+        return InputSet(
+            tuple(sorted(self.kinds)),
+            tuple(sorted(self.follows)),
+            tuple(sorted(self.outcomes)) or msgspec.UNSET,
+            tuple(sorted(self.outcomes_but)) or msgspec.UNSET,
+        )
+
+    @cached_property
+    def _reads(self) -> Tokens:
+        return self.today.tokens
 
     @property
     def unnamed(self) -> InputSet:
@@ -77,11 +88,11 @@ class Inputs:
         return self.formerly[0] if self.formerly else self.today
 
     def named(self, checkpoint: Checkpoint) -> InputSet | None:
-        """The set that a checkpoint names; None when it is not known here."""
+        """The set that a checkpoint names; None when it is not known here, or of a form that is not."""
         if not checkpoint.inputs:
             return self.unnamed
         if checkpoint.reads is not None:
-            return checkpoint.reads
+            return checkpoint.reads if checkpoint.reads.digest == checkpoint.inputs else None
         return self._by_digest.get(checkpoint.inputs)
 
     @cached_property
@@ -89,32 +100,36 @@ class Inputs:
         return {known.digest: known for known in self._known}
 
     @cached_property
-    def sometimes(self) -> frozenset[str]:
+    def sometimes(self) -> Tokens:
         """Tokens of what some of the known sets have, and others have not."""
-        each = [known.tokens for known in self._known]
-        return frozenset.union(*each) - frozenset.intersection(*each)
+        return self.ever - reduce(and_, (known.tokens for known in self._known))
 
     @property
     def _known(self) -> tuple[InputSet, ...]:
         return (*self.formerly, self.today)
 
     @cached_property
-    def ever(self) -> frozenset[str]:
+    def ever(self) -> Tokens:
         """Tokens of what any of the known sets has."""
-        return frozenset.union(*(known.tokens for known in self._known))
+        return reduce(or_, (known.tokens for known in self._known))
 
     def token(self, subject: str) -> str:
         """The token of a subject that some of the known sets have; empty of all others."""
         if not self.sometimes:
             return ""
         tokens = subject.split(".", 5)
-        token = f"{tokens[2]}.{tokens[4]}" if len(tokens) > 4 else ""
+        if len(tokens) < 5:
+            return ""
+        cls, slot, third = tokens[2:5]
+        if cls == "outcome" and slot == ALL and self.partition == "cluster":
+            return ""  # of its own decisions, which no set names
+        token = f"{cls}.{third}"
         return token if token in self.sometimes else ""
 
-    def filters(self, tokens: Iterable[str], slot: Slot) -> list[str]:
-        """Filters of the subjects of some tokens that the fold of a slot takes."""
+    def filters(self, tokens: Tokens, slot: Slot) -> list[str]:
+        """Filters of the subjects of some tokens that the fold of a slot takes; others may match, too, see `token`."""
         places = ("*",) if self.partition == "cluster" else (slot, ALL)
-        split = [token.partition(".") for token in sorted(tokens)]
+        split = [token.partition(".") for token in tokens.patterns]
         return [f"{self.subjects.root}.{cls}.{place}.{name}.>" for cls, _, name in split for place in places]
 
     @property
@@ -150,8 +165,9 @@ class Inputs:
             case "config":
                 return True
             case "outcome":
-                followed = third in self.outcomes or (recorded and f"outcome.{third}" in self.ever)
-                return mine or (followed and self.partition == "cluster")
+                if mine or self.partition != "cluster":
+                    return mine
+                return f"outcome.{third}" in (self.ever if recorded else self._reads)
             case "timer":
                 return mine and third == self.service
             case "ledger":
@@ -190,7 +206,12 @@ class Inputs:
             return not event.id.startswith(f"{self.service}.")
         if not isinstance(event, Outcome) or event.decision.startswith(f"{self.service}."):
             return True
-        return bool(self.outcomes) and event.decision.partition(".")[0] in self.follows
+        return self._answers and event.decision.partition(".")[0] in self.follows
+
+    @cached_property
+    def _answers(self) -> bool:
+        """Whether it reads what came of the decisions that it follows."""
+        return bool(self.outcomes or self.outcomes_but)
 
 
 class BySubject(dict[str, T]):

@@ -17,7 +17,7 @@ from tidewright.host.fold.inbox import Inbox, Word
 from tidewright.host.fold.inputs import Inputs
 from tidewright.host.fold.order import Decided, Fold, Waiting, cause_of
 from tidewright.log.checkpoint import Checkpoint
-from tidewright.log.input_set import InputSet
+from tidewright.log.input_set import InputSet, Tokens
 
 
 class Restore(Generic[State]):
@@ -42,7 +42,7 @@ class Restore(Generic[State]):
         self._inbox.put_apart(word, self.fold.position)
 
     @property
-    def unfollowed(self) -> frozenset[str]:
+    def unfollowed(self) -> Tokens:
         """Tokens of what this software follows, and who decided last in the slot did not."""
         return self._inputs.today.tokens - self._tokens
 

@@ -311,7 +311,7 @@ class SlotVerifier:
                 self.fold.reads, self._reads, self._tokens = reads, reads, reads.tokens
         elif checkpoint.inputs not in (self._unknown, self._reads.digest):
             self._unknown = checkpoint.inputs
-            more = sorted(reads.tokens - self._inputs.ever) if reads is not None else ()
+            more = (reads.tokens - self._inputs.ever).patterns if reads is not None else ()
             self._differs(
                 seq, "other software version",
                 f"checkpoint {seq} and what follows were made of other inputs than this software knows of"

@@ -148,9 +148,8 @@ class Arrival(Generic[State]):
         up_to = restore.fold.position
         filters = self._inputs.filters(restore.unfollowed, slot)
         for record in await last_words_of_all(self._log, filters, up_to) if filters and up_to else ():
-            event = registry.read(record.body)
-            if self._inputs.concerns(event):
-                token = self._inputs.token(record.subject)
+            token = self._inputs.token(record.subject)
+            if token and self._inputs.concerns(event := registry.read(record.body)):
                 restore.word(Word(token, record.subject, record.seq, record.body, event))
 
     async def _read_on(self, reader: Reader) -> None:

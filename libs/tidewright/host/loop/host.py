@@ -91,6 +91,7 @@ class Host(Generic[State]):
             decider.ledgers,
             decider.formerly,
             decider.outcomes,
+            decider.outcomes_but,
         )
         self.owned: dict[Slot, Owned[State]] = {}
         exposition = decider.exposition
