@@ -98,6 +98,10 @@ class Discovery:
             self._known[(group, name)] = (places, now)
         return by_kind[kind]
 
+    def forget(self, group: str, kind: str) -> None:
+        """A kind is not where it was found: asked for again, it is looked for anew."""
+        self._known.pop((group, kind), None)
+
     async def resource(self, api_version: str, kind: str) -> Resource | None:
         """The place of a kind in just this version; None when it is not there."""
         group, _, version = api_version.rpartition("/")

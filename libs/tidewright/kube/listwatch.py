@@ -191,7 +191,7 @@ async def list_watch_batches(
         resource_version: resume a watch from here and do not list at first.
         streaming: take the initial list as a stream of watch events (`sendInitialEvents`), which
             costs the server less memory; a server that refuses is asked for pages instead.
-        on_error: called with each error that is going to be retried.
+        on_error: called with each error that is going to be retried; what it raises ends the following.
         on_watch: called with each watch that the server has accepted.
         others: paths of the same objects in other versions, tried in turn where one is not served.
     """

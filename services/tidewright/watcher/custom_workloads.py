@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from tidewright.events import registry
 from tidewright.events.config import ConfigSet
 from tidewright.events.facts import ObjectFact
 from tidewright.events.spread import TargetReplicasObserved, WorkloadSpreadGone, WorkloadSpreadObserved
+from tidewright.host.process.once import Once
 from tidewright.kube.client import Kube
 from tidewright.kube.customworkloads import (
     BUILT_IN,
@@ -36,7 +38,7 @@ from tidewright.kube.customworkloads import (
     replicas_at_paths,
     whitelist_of,
 )
-from tidewright.kube.discovery import Discovery
+from tidewright.kube.discovery import Discovery, Resource
 from tidewright.kube.errors import KubeError
 from tidewright.kube.kinds import BY_KIND
 from tidewright.kube.listwatch import Added, Deleted, ListDone, ListStarted, Modified, Page, list_watch
@@ -47,7 +49,7 @@ from tidewright.watcher.kind_ownership import Heard
 from tidewright.watcher.log_time import Stamp
 from tidewright.watcher.sayings import Sayings
 from tidewright.watcher.scales import Scales, Target
-from tidewright.watcher.workload_watch import AGAIN_S, Seen, WorkloadWatch
+from tidewright.watcher.workload_watch import NotServed, Seen, WorkloadWatch
 
 CUSTOM = "custom"
 KIND, REPLICAS, REFUSED = "customworkload", "targetreplicas", "kindrefused"
@@ -148,6 +150,7 @@ class CustomWorkloads:
         self._changed = asyncio.Event()
         self._sayings = Sayings(log, appender, stamp, max_age_s)
         self._scales = Scales(kube, self._say)
+        self._once = Once()
         self._watch = WorkloadWatch(
             kube, discovery, log, self._sayings, kind=KIND, refused=REFUSED, seen=self._seen, gone=self._gone
         )
@@ -259,10 +262,15 @@ class CustomWorkloads:
 
     async def _follow_kind(self, kind: GroupKind) -> None:
         """Facts about all objects of a whitelisted kind."""
-        while isinstance(resource := await self._watch.served(kind, self._version_of(kind)), str):
-            _log.warning("a whitelisted kind cannot be watched", kind=str(kind), error=resource)
-            await asyncio.sleep(AGAIN_S)
-        await self._watch.objects(kind, resource)
+
+        async def find() -> Resource | str:
+            return await self._watch.served(kind, self._version_of(kind))
+
+        def missing(error: str) -> None:
+            if self._once.due(str(kind), error):
+                _log.warning("a whitelisted kind cannot be watched", kind=str(kind), error=error)
+
+        await self._watch.wherever(kind, find, partial(self._watch.objects, kind), missing)
 
     async def _seen(self, seen: Seen) -> None:
         if seen.kind in BUILT_IN:
@@ -284,58 +292,55 @@ class CustomWorkloads:
             self._replicas_subject(place), None
         )  # another spread of this name was told, maybe
         kind = GroupKind(place.group, place.kind)
-        while isinstance(resource := await self._watch.served(kind, place.version), str):
-            await self._say_replicas(place, error=resource)
-            await asyncio.sleep(AGAIN_S)
-        complaints: asyncio.Queue[str] = asyncio.Queue()
+        await self._watch.wherever(
+            kind,
+            partial(self._watch.served, kind, place.version),
+            partial(self._follow_replicas, place),
+            lambda error: self._say_replicas(place, error=error),
+        )
 
-        async def complain() -> None:
-            while True:
-                await self._say_replicas(place, error=await complaints.get())
-
+    async def _follow_replicas(self, place: Place, resource: Resource) -> None:
         def refused(error: KubeError) -> None:
+            if error.status == 404:
+                raise NotServed(str(error))
             if not error.retriable:
-                complaints.put_nowait(f"{place.kind} {place.name} cannot be read: {error}")
+                self._say_replicas(place, error=f"{place.kind} {place.name} cannot be read: {error}")
 
-        complaining = asyncio.create_task(complain())
-        try:
-            there = False
-            query = {"fieldSelector": f"metadata.name={place.name}"}
-            async for item in list_watch(
-                self._kube, resource.collection(place.namespace), query=query, on_error=refused
-            ):
-                match item:
-                    case ListStarted():
-                        there = False
-                    case Page(objects=objects):
-                        for raw in objects:
-                            there = True
-                            await self._replicas(place, raw)
-                    case ListDone() if not there:
-                        await self._say_replicas(place, 0)
-                    case Deleted():
-                        await self._say_replicas(place, 0)
-                    case Added(raw=raw) | Modified(raw=raw):
-                        await self._replicas(place, raw)
-        finally:
-            complaining.cancel()
+        there = False
+        query = {"fieldSelector": f"metadata.name={place.name}"}
+        async for item in list_watch(
+            self._kube, resource.collection(place.namespace), query=query, on_error=refused
+        ):
+            match item:
+                case ListStarted():
+                    there = False
+                case Page(objects=objects):
+                    for raw in objects:
+                        there = True
+                        self._replicas(place, raw)
+                case ListDone() if not there:
+                    self._say_replicas(place, 0)
+                case Deleted():
+                    self._say_replicas(place, 0)
+                case Added(raw=raw) | Modified(raw=raw):
+                    self._replicas(place, raw)
 
-    async def _replicas(self, place: Place, raw: Bytes) -> None:
+    def _replicas(self, place: Place, raw: Bytes) -> None:
         try:
             number = replicas_at_paths(msgspec.json.decode(raw), place.paths)
         except (BadPath, msgspec.DecodeError, RecursionError) as error:
-            await self._say_replicas(place, error=str(error))
+            self._say_replicas(place, error=str(error))
             return
         fault = f"paths {', '.join(place.paths)} give {number}: not a number of pods" if number < 0 else ""
-        await self._say_replicas(place, max(number, 0), error=fault)
+        self._say_replicas(place, max(number, 0), error=fault)
 
     # -- saying ----------------------------------------------------------------------------------
 
-    async def _say_replicas(self, place: Place, replicas: int = 0, *, error: str = "") -> None:
+    def _say_replicas(self, place: Place, replicas: int = 0, *, error: str = "") -> None:
         fact = TargetReplicasObserved(
             at=0.0, namespace=place.namespace, name=place.spread, replicas=replicas, error=error
         )
-        await self._say(self._replicas_subject(place), fact)
+        self._sayings.say(self._replicas_subject(place), fact)
 
     def _replicas_subject(self, place: Place) -> str:
         slot = self._log.slot_of(place.namespace)

@@ -5,14 +5,16 @@
 
 Spread reads none of it: what it knows of owners is what its whitelist says. A kind is followed while some
 WatermarkPodAutoscaler has a target of it, by one watch however many have; of the last one's end all its
-objects are told to be gone. A kind that spread's part follows by then is left to that, without a word: what was said here
-stands, and is followed by what is said there.
+objects are told to be gone. A kind that spread's part follows by then is left to that, without a word, once that has told of all its
+objects: what was said here stands, and is followed by what is said there. Until then, and where spread's part follows it no longer, objects
+that are gone are told to be gone here.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import partial
 
 import msgspec
 import structlog
@@ -20,7 +22,7 @@ import structlog
 from tidewright.events import registry
 from tidewright.events.autoscaler import WatermarkPodAutoscalerGone, WatermarkPodAutoscalerObserved
 from tidewright.events.config import ConfigSet
-from tidewright.events.facts import ObjectFact
+from tidewright.events.facts import ObjectFact, WorkloadObserved
 from tidewright.events.spread import WorkloadSpreadGone, WorkloadSpreadObserved
 from tidewright.host.process.once import Once
 from tidewright.kube.client import Kube
@@ -35,7 +37,9 @@ from tidewright.kube.customworkloads import (
 from tidewright.kube.discovery import Discovery, Resource
 from tidewright.kube.errors import KubeError
 from tidewright.kube.kinds import BY_KIND
+from tidewright.log.subjects import unescape
 from tidewright.watcher.appender import Appender
+from tidewright.watcher.custom_workloads import KIND as SPREADS
 from tidewright.watcher.custom_workloads import kinds_of, target_of
 from tidewright.watcher.follow import FactLog
 from tidewright.watcher.kind_ownership import Heard
@@ -43,7 +47,7 @@ from tidewright.watcher.log_time import Stamp
 from tidewright.watcher.metric_queries import custom_target
 from tidewright.watcher.sayings import Sayings
 from tidewright.watcher.scales import Scales
-from tidewright.watcher.workload_watch import AGAIN_S, Seen, WorkloadWatch
+from tidewright.watcher.workload_watch import Seen, WorkloadWatch
 
 SCALED = "scaled"
 """The part."""
@@ -164,7 +168,7 @@ class ScaledWorkloads:
         while True:
             if self._users or self._watch.told:
                 await self._read_whitelist()
-            wanted = self.kinds
+            wanted = self.kinds | await self._not_taken_over()
             ended = [running.pop(kind) for kind in [*running] if kind not in wanted]
             for task in ended:
                 task.cancel()
@@ -175,7 +179,7 @@ class ScaledWorkloads:
             for kind in sorted(wanted - running.keys()):
                 running[kind] = tasks.create_task(self._follow(kind))
             try:
-                async with asyncio.timeout(WHITELIST_EVERY_S if self._users else None):
+                async with asyncio.timeout(WHITELIST_EVERY_S if self._users or self._watch.told else None):
                     await self._changed.wait()
             except TimeoutError:
                 continue
@@ -191,27 +195,66 @@ class ScaledWorkloads:
         except BadWhitelist:
             return  # spread's part says so, and leaves it as it was
 
+    async def _not_taken_over(self) -> set[GroupKind]:
+        """Kinds that spread's part follows by now, and of which it has not told all that was told here: what is gone before it has, it never saw."""
+        handed = self._watch.told & self._spreads_kinds
+        theirs = await self._told_by_spread() if handed else {}
+        return {kind for kind in handed if not self._watch.said_of(kind) <= theirs.keys()}
+
+    async def _told_by_spread(self) -> dict[str, tuple[int, WorkloadObserved]]:
+        """What spread's part told of that is not gone: by its subject here, where it lies and what it says."""
+        found = {}
+        async for record in self._log.last_per_subject([self._log.subjects.facts("*", SPREADS)]):
+            fact = registry.read(record.body)
+            if isinstance(fact, WorkloadObserved):
+                slot, (_, namespace, name) = (
+                    self._log.slot_of(fact.namespace),
+                    self._log.subjects.parse(record.subject).rest,
+                )
+                subject = self._log.subjects.fact(slot, KIND, unescape(namespace), unescape(name))
+                found[subject] = (record.seq, fact)
+        return found
+
     async def _end(self, kind: GroupKind) -> None:
         """Nobody scales objects of a kind any longer; or spread's part tells of them."""
         self._scales.forget_kind(kind)
         self._watch.say_refused(kind, "")
+        theirs = await self._told_by_spread() if kind in self._spreads_kinds else None
         for subject in sorted(self._watch.said_of(kind)):
-            if kind in self._spreads_kinds:
-                self._sayings.leave(subject)
-            else:
+            if theirs is None:
                 await self._watch.gone(subject, "", kind)
+            elif subject in theirs:  # else it has come since, and is followed on
+                self._sayings.leave(subject)
         self._watch.forget_refusal(kind)
+
+    async def _inherit(self, kind: GroupKind) -> None:
+        """What spread's part told of a kind that it follows no longer: objects may be gone since."""
+        theirs = await self._told_by_spread()
+        mine = {
+            record.subject: record.seq
+            async for record in self._log.last_per_subject([self._log.subjects.facts("*", KIND)])
+        }
+        self._watch.inherit(
+            {
+                subject: fact
+                for subject, (seq, fact) in theirs.items()
+                if self._watch.is_of(subject, kind) and mine.get(subject, 0) < seq
+            }
+        )
 
     async def _follow(self, kind: GroupKind) -> None:
         """Facts about all objects of a kind that somebody scales."""
-        while isinstance(resource := await self._scalable(kind), str):
-            if self._once.due(str(kind), resource):
-                _log.warning(
-                    "a kind that autoscalers scale cannot be watched", kind=str(kind), error=resource
-                )
-            self._watch.say_refused(kind, resource)
-            await asyncio.sleep(AGAIN_S)
-        await self._watch.objects(kind, resource)
+        if kind not in self._spreads_kinds:
+            await self._inherit(kind)
+
+        def missing(error: str) -> None:
+            if self._once.due(str(kind), error):
+                _log.warning("a kind that autoscalers scale cannot be watched", kind=str(kind), error=error)
+            self._watch.say_refused(kind, error)
+
+        await self._watch.wherever(
+            kind, partial(self._scalable, kind), partial(self._watch.objects, kind), missing
+        )
 
     async def _scalable(self, kind: GroupKind) -> Resource | str:
         place = await self._watch.served(kind)

@@ -5,7 +5,8 @@ Who follows which kinds, and why, is another's to say; so is what becomes of the
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -87,6 +88,10 @@ def readable(api_version: str, kind: str) -> Project:
     return project
 
 
+class NotServed(Exception):
+    """Objects of a kind are not where discovery had them."""
+
+
 class Seen(NamedTuple):
     """An object as it is now.
 
@@ -142,6 +147,7 @@ class WorkloadWatch:
         self._gone_too = gone
         self._why = why
         self._once = Once()
+        self._inherited: dict[str, WorkloadObserved] = {}
 
     @property
     def patterns(self) -> tuple[str, str]:
@@ -172,12 +178,48 @@ class WorkloadWatch:
             return f'no matches for kind "{kind.kind}" in group "{kind.group}"'
         return next((p for p in places if p.version == version), places[0])
 
+    async def wherever(
+        self,
+        kind: GroupKind,
+        find: Callable[[], Awaitable[Resource | str]],
+        watch: Callable[[Resource], Awaitable[None]],
+        missing: Callable[[str], None],
+    ) -> None:
+        """Watch objects of a kind for ever: where it is served, and in another version when it is there no longer.
+
+        Args:
+            kind: of the objects.
+            find: says where they are, or why nowhere.
+            watch: watches them there, until it raises `NotServed`.
+            missing: takes why they are nowhere.
+        """
+        left: Resource | None = None
+        why = ""
+        while True:
+            place = await find()
+            if isinstance(place, str) or place == left:  # discovery may be behind
+                missing(place if isinstance(place, str) else why)
+                left = None
+                await asyncio.sleep(AGAIN_S)
+                continue
+            try:
+                await watch(place)
+            except NotServed as error:
+                left, why = place, str(error)
+                self._discovery.forget(kind.group, kind.kind)
+
     async def objects(self, kind: GroupKind, resource: Resource) -> None:
-        """Facts about all objects of a kind, for ever."""
+        """Facts about all objects of a kind, for as long as they are there.
+
+        Raises:
+            NotServed: they are there no longer.
+        """
         project = readable(resource.api_version, kind.kind)
         vanished: set[str] = set()
 
         def refused(error: KubeError) -> None:
+            if error.status == 404:
+                raise NotServed(str(error))
             if not error.retriable:
                 why = self._why(error, resource)
                 if self._once.due("refused", str(kind), why):
@@ -207,7 +249,14 @@ class WorkloadWatch:
                 if fact is not None:
                     subject = self._subject(kind, fact)
                     vanished.discard(subject)
+                    self._inherited.pop(subject, None)
                     await self._seen(Seen(kind, subject, resource, fact, counts_of(raw)))
+
+    def inherit(self, told: Mapping[str, WorkloadObserved]) -> None:
+        """By its subject here, what another part told of that follows it no longer: if it is gone, it is to be told here."""
+        self._inherited.update(told)
+        for subject in told:
+            self._sayings.said[subject] = b""
 
     def say_refused(self, kind: GroupKind, error: str) -> None:
         """Say that a kind may not be read; and that it can be, if the contrary was said."""
@@ -225,7 +274,8 @@ class WorkloadWatch:
     ) -> None:
         """Say that an object is gone; `seen` is what is known of it, else it is read off the log, and the API version, too, where it is empty."""
         self._sayings.said.pop(subject, None)
-        known = seen or await self._last_word(subject, api_version, kind)
+        inherited = self._inherited.pop(subject, None)
+        known = seen or inherited or await self._last_word(subject, api_version, kind)
         if known is None:
             return
         self._gone_too(known.namespace, kind, known.name)
@@ -256,7 +306,7 @@ class WorkloadWatch:
 
     def said_of(self, kind: GroupKind) -> set[str]:
         """The subjects of objects of a kind of which something was said that still holds."""
-        return {subject for subject in self._sayings.said if self._is_of(subject, kind)}
+        return {subject for subject in self._sayings.said if self.is_of(subject, kind)}
 
     def _projected(self, project: Project, raw: Bytes) -> WorkloadObserved | None:
         try:
@@ -275,6 +325,7 @@ class WorkloadWatch:
         slot = self._log.slot_of(fact.namespace)
         return self._log.subjects.fact(slot, self._kind, fact.namespace, f"{kind}/{fact.name}")
 
-    def _is_of(self, subject: str, kind: GroupKind) -> bool:
+    def is_of(self, subject: str, kind: GroupKind) -> bool:
+        """Whether a subject is that of an object of a kind."""
         rest = self._log.subjects.parse(subject).rest
         return rest[0] == self._kind and unescape(rest[2]).startswith(f"{kind}/")

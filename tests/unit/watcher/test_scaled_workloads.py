@@ -16,7 +16,7 @@ from tests.unit.watcher.test_service import WPAS, Tail, cluster, tail, watching,
 from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
 from tidewright.events.base import Event
 from tidewright.events.facts import TemplateObserved, WorkloadGone, WorkloadObserved
-from tidewright.events.spread import KindRefused
+from tidewright.events.spread import KindRefused, TargetReplicasObserved
 from tidewright.kube.customworkloads import GroupKind
 from tidewright.watcher.scaled_workloads import target_kind
 from tidewright.watcher.workload_watch import Counts, counts_of
@@ -27,6 +27,7 @@ GROUP, VERSION = "/apis/games.example.com", "/apis/games.example.com/v1"
 FLEETS = f"{VERSION}/fleets"
 KINDS = ("pod", "watermarkpodautoscaler", "workloadspread")
 TEMPLATE = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c"}]}}
+SPREADS = "/apis/apps.kruise.io/v1alpha1/workloadspreads"
 MAPS = "/api/v1/namespaces/ops/configmaps"
 WHITELISTED = {
     "WorkloadSpread_Watch_Custom_Workload_WhiteList": msgspec.json.encode(
@@ -242,6 +243,57 @@ async def test_what_spread_tells_of_by_now_is_not_told_to_be_gone_when_nobody_sc
     assert not any(isinstance(event, WorkloadGone) for event in heard.all)
 
 
+async def test_what_goes_while_a_kind_is_handed_over_to_spreads_part_is_told_to_be_gone(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spread's part has never seen it; and what it has seen is its own to tell."""
+    monkeypatch.setattr("tidewright.watcher.scaled_workloads.WHITELIST_EVERY_S", 0.05)
+    options = await served_with_a_whitelist(cluster)
+    await fleet(cluster, "other", 1)
+    heard, spreads = Heard(tail), Heard(tail, "customworkload")
+    async with watching(cluster, nats, tmp_path, **options):
+        for _ in range(2):
+            await heard.until(WorkloadObserved)
+        cluster.answers[FLEETS] = refusal(503, "ServiceUnavailable", "not now")
+        asked = cluster.requests.count(FLEETS)
+        await cluster.put(MAPS, "ops", "kruise-configuration", data=WHITELISTED)
+        while cluster.requests.count(FLEETS) == asked:  # noqa: ASYNC110 - by spread's part
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.3)
+        await cluster.drop(FLEETS, "shop", "web")
+        del cluster.answers[FLEETS]
+        assert (await heard.until(WorkloadGone)).name == "web"
+        await spreads.until(WorkloadObserved, wants("other", 1))
+        while True:  # followed by both until the other one has told of it
+            told = len(heard.all)
+            await fleet(cluster, "other", told)
+            await spreads.until(WorkloadObserved, wants("other", told))
+            await asyncio.sleep(0.1)
+            if len(heard.all) == told:
+                break
+    assert [event.name for event in heard.all if isinstance(event, WorkloadGone)] == ["web"]
+
+
+async def test_what_goes_while_a_kind_is_taken_over_from_spreads_part_is_told_to_be_gone(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    options = await served_with_a_whitelist(cluster)
+    await cluster.put(MAPS, "ops", "kruise-configuration", data=WHITELISTED)
+    await fleet(cluster, "other", 1)
+    heard, spreads = Heard(tail), Heard(tail, "customworkload")
+    async with watching(cluster, nats, tmp_path, **options):
+        for _ in range(2):
+            await spreads.until(WorkloadObserved)
+    await cluster.drop(MAPS, "ops", "kruise-configuration")
+    await cluster.drop(FLEETS, "shop", "web")
+    for _ in range(2):  # and told once
+        async with watching(cluster, nats, tmp_path, **options):
+            await fleet(cluster, "other", 2 + len(heard.all))
+            await heard.until(WorkloadObserved, lambda fact: fact.name == "other" and fact.replicas > 1)
+    (gone,) = [event for event in heard.all if isinstance(event, WorkloadGone)]
+    assert (gone.namespace, gone.name, gone.uid, gone.kind) == ("shop", "web", "web-uid", "Fleet")
+
+
 async def test_objects_of_a_kind_that_was_taken_away_meanwhile_are_told_to_be_gone(
     cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
 ) -> None:
@@ -258,6 +310,86 @@ async def test_objects_of_a_kind_that_was_taken_away_meanwhile_are_told_to_be_go
     assert (gone.namespace, gone.name, gone.uid, gone.api_version) == (
         "shop", "web", "web-uid", "games.example.com/v1"
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("part", ["scaledworkload", "customworkload"])
+async def test_a_kind_is_followed_in_another_version_once_its_own_is_served_no_longer(
+    cluster: Cluster,
+    nats: EmbeddedServer,
+    tail: Tail,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    part: str,
+) -> None:
+    monkeypatch.setattr("tidewright.watcher.workload_watch.AGAIN_S", 0.05)
+    options = await served_with_a_whitelist(cluster)
+    if part == "customworkload":
+        await cluster.put(MAPS, "ops", "kruise-configuration", data=WHITELISTED)
+    heard = Heard(tail, part)
+    async with watching(cluster, nats, tmp_path, **options):
+        assert (await heard.until(WorkloadObserved)).api_version == "games.example.com/v1"
+        cluster.answers[GROUP] = {"versions": [{"version": "v2"}]}
+        cluster.answers[f"{GROUP}/v2"] = cluster.answers.pop(VERSION)
+        cluster.objects[f"{GROUP}/v2/fleets"] = cluster.objects.pop(FLEETS)
+        await cluster.forget()  # watches end
+        assert (await heard.until(WorkloadObserved)).api_version == "games.example.com/v2"
+        asked = cluster.requests.count(FLEETS)
+        await cluster.put(f"{GROUP}/v2/fleets", "shop", "web", spec={"replicas": 8, "template": TEMPLATE})
+        await heard.until(WorkloadObserved, lambda fact: fact.replicas in (8, -1))
+        del cluster.answers[GROUP], cluster.answers[f"{GROUP}/v2"], cluster.objects[f"{GROUP}/v2/fleets"]
+        await cluster.forget()
+        assert (await heard.until(WorkloadGone)).name == "web"
+    assert cluster.requests.count(FLEETS) == asked
+    assert not [event for event in heard.all if isinstance(event, WorkloadGone) and event.name != "web"]
+
+
+async def test_replicas_at_paths_are_read_in_another_version_once_the_one_is_served_no_longer(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    serve(cluster)
+    here, there = f"{VERSION}/namespaces/shop/fleets", f"{GROUP}/v2/namespaces/shop/fleets"
+    cluster.objects[here], cluster.objects[SPREADS] = {}, {}
+    await cluster.put(here, "shop", "web", spec={"size": 3})
+    target = {"apiVersion": "games.example.com/v1", "kind": "Fleet", "name": "web"}
+    paths = {"replicasPathList": ["spec.size"]}
+    await cluster.put(SPREADS, "shop", "s", spec={"targetRef": target, "targetFilter": paths, "subsets": []})
+    heard = Heard(tail, "targetreplicas")
+    async with watching(cluster, nats, tmp_path, kinds=KINDS):
+        await heard.until(TargetReplicasObserved, lambda fact: fact.replicas == 3)
+        cluster.answers[GROUP] = {"versions": [{"version": "v2"}]}
+        cluster.answers[f"{GROUP}/v2"] = cluster.answers.pop(VERSION)
+        cluster.objects[there] = cluster.objects.pop(here)
+        await cluster.forget()  # watches end
+        await cluster.put(there, "shop", "web", spec={"size": 4})
+        await heard.until(TargetReplicasObserved, lambda fact: fact.replicas == 4)
+        del cluster.objects[there], cluster.answers[GROUP], cluster.answers[f"{GROUP}/v2"]
+        await cluster.forget()
+        await heard.until(TargetReplicasObserved, lambda fact: "no matches for kind" in fact.error)
+
+
+async def test_objects_that_are_not_where_discovery_has_them_are_told_of_once_and_looked_for_again(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidewright.watcher.workload_watch.AGAIN_S", 0.05)
+    serve(cluster)
+    await fleet(cluster, "web", 3)
+    await scaled(cluster, "w")
+    heard, told = Heard(tail), Heard(tail, "scaledkindrefused")
+    async with watching(cluster, nats, tmp_path, kinds=KINDS):
+        await heard.until(WorkloadObserved)
+        away = cluster.objects.pop(FLEETS)
+        await cluster.forget()
+        refused = await told.until(KindRefused)
+        assert f"no {FLEETS}" in refused.error
+        asked = cluster.requests.count(FLEETS)
+        while cluster.requests.count(FLEETS) < asked + 3:  # noqa: ASYNC110 - the answers are of the test's server
+            await asyncio.sleep(0.01)
+        cluster.objects[FLEETS] = away
+        await told.until(KindRefused, lambda fact: not fact.error)
+        await fleet(cluster, "web", 4)
+        await heard.until(WorkloadObserved, wants("web", 4))
+    assert [fact.error for fact in told.all if isinstance(fact, KindRefused)] == [refused.error, ""]
+    assert not any(isinstance(event, WorkloadGone) for event in heard.all)
 
 
 async def test_a_scale_that_was_asked_for_before_says_nothing_of_an_object_that_counts_itself_by_now(
