@@ -1,8 +1,12 @@
 """Label and field selectors say what the API's text and object forms say."""
 
+import msgspec
 import pytest
 
 from tidewright.kube.selectors import FieldSelector, LabelSelector, SelectorError, requirement
+from tidewright.sim.api.kinds.builtin import BUILTIN
+from tidewright.sim.api.store.store import Record
+from tidewright.sim.api.verbs.match import matcher
 
 
 @pytest.mark.parametrize(
@@ -74,3 +78,21 @@ def test_field_selector_compares_paths() -> None:
     assert FieldSelector.parse(r"a=x\,y").exact("a") == "x,y"
     with pytest.raises(SelectorError):
         FieldSelector.parse("a")
+
+
+def test_pods_of_a_node_are_those_whose_field_says_so() -> None:
+    def pod(name: str, node: str | None, **labels: str) -> Record:
+        spec = {} if node is None else {"nodeName": node}
+        body = {"metadata": {"name": name, "labels": labels}, "spec": spec}
+        return Record("shop", name, name, rv=1, raw=msgspec.json.encode(body), owners=())
+
+    kind = next(kind for kind in BUILTIN if kind.table_name == "/pods")
+    pods = [pod("a", "n1"), pod("b", "n10"), pod("c", None, on="n1"), pod("d", "n2", on="n1"), pod("e", "")]
+
+    def selected(selector: str) -> list[str]:
+        found = matcher(kind, {"fieldSelector": selector})
+        return [record.name for record in pods if found.matches(record)]
+
+    assert selected("spec.nodeName=n1") == ["a"]
+    assert selected("spec.nodeName!=n1") == ["b", "c", "d", "e"]
+    assert selected("spec.nodeName=") == ["c", "e"]
