@@ -550,15 +550,17 @@ class Actuator:
                 if isinstance(result, Refused) and result.reason == verdict.NOT_ALLOWED:
                     return self._refused(job, Refusal.of(result.message))
                 return result
-            if isinstance(effect, DeleteInstances):
-                looks = Allowance(partial(self._spend, job))  # at the API server, under its budget
-                held_up = await self._applier.occupied(effect, looks)
-                allowance.requests += looks.requests
-                if held_up is not None:
-                    return held_up
             if self._clouds is None:
                 return Refused(verdict.NOT_SUPPORTED, "the actuator was started without a cloud (--cloud)")
-            return await self._clouds.attempt(effect, allowance, whose)
+            if not isinstance(effect, DeleteInstances):
+                return await self._clouds.attempt(effect, allowance, whose)
+            looks = Allowance(partial(self._spend, job))  # at the API server, under its budget
+            try:
+                return await self._clouds.attempt(
+                    effect, allowance, whose, partial(self._applier.occupied, effect, looks)
+                )
+            finally:
+                allowance.requests += looks.requests
         except (Fenced, errors.LogError):  # from the look at the checkpoint before a request
             raise
         except Exception as error:  # noqa: BLE001 - see below

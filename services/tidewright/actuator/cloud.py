@@ -25,7 +25,7 @@ from tidewright.cloud.errors import (
     NotImplementedByCloud,
     Unavailable,
 )
-from tidewright.cloud.provider import Group, InstanceState, NodeTemplate, Promise, Provider, Taint
+from tidewright.cloud.provider import Group, Instance, InstanceState, NodeTemplate, Promise, Provider, Taint
 from tidewright.events import registry
 from tidewright.events.decisions import Effect
 from tidewright.events.provisioning import (
@@ -54,6 +54,13 @@ LOOKS = 5
 
 Whose: TypeAlias = Callable[[str], Awaitable[tuple[str, str]]]
 """A group's name to its cloud's name and what that calls it; the cloud is empty where nobody has said."""
+
+Unless: TypeAlias = Callable[[], Awaitable[Refused | Again | None]]
+"""Why something may not be done; None when it may."""
+
+
+async def nothing() -> None:
+    """No reason why not."""
 
 
 def as_observed(log: Log) -> Whose:
@@ -89,8 +96,13 @@ class Clouds:
         for applier in self._appliers.values():
             await applier.close()
 
-    async def attempt(self, effect: Effect, allowance: Allowance, whose: tuple[str, str]) -> Result:
-        """Try once, at the cloud that has the group: `whose` is what `Clouds.whose` says of it."""
+    async def attempt(
+        self, effect: Effect, allowance: Allowance, whose: tuple[str, str], unless: Unless = nothing
+    ) -> Result:
+        """Try once, at the cloud that has the group: `whose` is what `Clouds.whose` says of it.
+
+        `unless` is asked before instances are deleted, while the group is looked at.
+        """
         name = effect.target.name
         cloud, group_id = whose
         if cloud and cloud not in self._appliers:
@@ -106,7 +118,7 @@ class Clouds:
                 if isinstance(effect, CreateNodeGroup)
                 else next(iter(self._appliers))
             )
-        return await self._appliers[cloud].attempt(effect, allowance, group_id)
+        return await self._appliers[cloud].attempt(effect, allowance, group_id, unless)
 
     async def _maker(self, effect: CreateNodeGroup) -> str:
         """The first cloud that has a machine type; the first of all where none says so, which then refuses."""
@@ -135,10 +147,14 @@ class CloudApplier:
         except CloudError:
             return False
 
-    async def attempt(self, effect: Effect, allowance: Allowance, group_id: str) -> Result:
+    async def attempt(
+        self, effect: Effect, allowance: Allowance, group_id: str, unless: Unless = nothing
+    ) -> Result:
         """Try once. Whatever the cloud says becomes a result."""
         async with self._places:
             try:
+                if isinstance(effect, DeleteInstances):
+                    return await self._delete(effect, allowance, group_id, unless)
                 return await self._attempt(effect, allowance, group_id)
             except CloudError as error:
                 return of_error(error)
@@ -155,8 +171,6 @@ class CloudApplier:
                 return await self._increase(effect, allowance, group_id)
             case DecreaseNodeGroup():
                 return await self._decrease(effect, allowance, group_id)
-            case DeleteInstances():
-                return await self._delete(effect, allowance, group_id)
             case CreateNodeGroup():
                 return await self._create(effect, allowance)
             case DeleteNodeGroup():
@@ -166,6 +180,10 @@ class CloudApplier:
     async def _read(self, group_id: str, allowance: Allowance) -> Group:
         await allowance.take()
         return await self._provider.group(group_id)
+
+    async def _instances(self, group_id: str, allowance: Allowance) -> tuple[Group, Sequence[Instance]]:
+        group = await self._read(group_id, allowance)
+        return group, await group.nodes()
 
     async def _write(self, allowance: Allowance, call: Callable[[], Awaitable[None]]) -> None:
         """Make a call that changes something; one that must not be made twice is on the log before.
@@ -292,11 +310,23 @@ class CloudApplier:
             return Done(result={"size": new_size})
         return Again(verdict.CONFLICT, f"the instances of {effect.target.name} keep changing: {why}")
 
-    async def _delete(self, effect: DeleteInstances, allowance: Allowance, group_id: str) -> Result:
-        group = await self._read(group_id, allowance)
-        there = {
-            instance.id for instance in await group.nodes() if instance.state is not InstanceState.DELETING
-        } & set(effect.instances)
+    async def _delete(
+        self, effect: DeleteInstances, allowance: Allowance, group_id: str, unless: Unless
+    ) -> Result:
+        # Both looks take a few requests, and others wait for a node to be gone.
+        found, refused = await asyncio.gather(
+            self._instances(group_id, allowance), unless(), return_exceptions=True
+        )
+        if isinstance(refused, BaseException):
+            raise refused
+        if refused is not None:
+            return refused
+        if isinstance(found, BaseException):
+            raise found
+        group, instances = found
+        there = {instance.id for instance in instances if instance.state is not InstanceState.DELETING} & set(
+            effect.instances
+        )
         if not there:
             return Done(found=True, result={"size": await group.target_size()})
         if effect.size is not None and not effect.force:

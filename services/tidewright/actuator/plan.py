@@ -75,10 +75,12 @@ class Rank(IntEnum):
     """Of a webhook: it is taken out whatever holds, since pods may wait for it."""
     SCALE_UP = 0
     CHANGE = 1
-    SCALE_DOWN = 2
-    OBJECT_EVENT = 3
-    STATUS = 4
-    MEASURED_STATUS = 5
+    DEPARTURE = 2
+    """The last step of a node's way out. It waits behind no evictions of others: they are many, and their nodes begin when this one is gone."""
+    SCALE_DOWN = 3
+    OBJECT_EVENT = 4
+    STATUS = 5
+    MEASURED_STATUS = 6
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -125,7 +127,9 @@ def rank(effect: Effect) -> Rank:
             )  # without it the node takes pods again
         case HoldLease():
             return Rank.SCALE_UP  # one small request with a deadline: behind many creations it would be late
-        case DeleteObject() | EvictPod() | DecreaseNodeGroup() | DeleteInstances() | DeleteNodeGroup():
+        case DeleteInstances():
+            return Rank.DEPARTURE
+        case DeleteObject() | EvictPod() | DecreaseNodeGroup() | DeleteNodeGroup():
             return Rank.SCALE_DOWN
         case RecordObjectEvent():
             return Rank.OBJECT_EVENT

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from tests.unit.actuator.effects import deployment, job, patch, said, scale, status
 from tidewright.actuator.plan import Job, Plan, Rank, leaves, rank, supersedes
 from tidewright.events.base import ObjectRef
-from tidewright.events.decisions import DeleteObject, Effect, PatchObject
-from tidewright.events.provisioning import MarkNode
+from tidewright.events.decisions import DeleteObject, Effect, EvictPod, PatchObject
+from tidewright.events.provisioning import DeleteInstances, MarkNode
 from tidewright.kube.taints import DELETION_CANDIDATE, TO_BE_DELETED
 
 
@@ -112,6 +112,13 @@ def test_the_leaves_of_a_patch() -> None:
 
 def test_deleting_ranks_with_scaling_down() -> None:
     assert rank(DeleteObject(at=1.0, target=deployment())) == Rank.SCALE_DOWN
+
+
+def test_a_node_that_is_ready_to_go_waits_behind_no_evictions() -> None:
+    pod = ObjectRef(api_version="v1", kind="Pod", namespace="shop", name="web")
+    group = ObjectRef(api_version="cloud/v1", kind="NodeGroup", name="pool")
+    gone = rank(DeleteInstances(at=1.0, target=group, instances=("i",)))
+    assert Rank.CHANGE < gone < rank(EvictPod(at=1.0, target=pod))
 
 
 @given(

@@ -15,6 +15,7 @@ from tests.unit.actuator.test_unsound import WEB, outcomes
 from tests.waiting import until
 from tidewright.actuator.acting import REPORTS_AT_ONCE, REPORTS_REST_S, REPORTS_WITHIN_S, Actuator
 from tidewright.actuator.apply import Allowance, Applier
+from tidewright.actuator.cloud import Clouds, Unless
 from tidewright.actuator.options import Options
 from tidewright.actuator.plan import Job, Plan, Rank
 from tidewright.actuator.verdict import Done, Refused, Result
@@ -164,10 +165,17 @@ async def test_looks_at_nodes_before_a_deletion_wait_together_for_the_budget_of_
             await asyncio.gather(*(allowance.take() for _ in range(6)))
             return Refused("NodeNotEmpty", "")
 
+    class Deleting:
+        async def attempt(
+            self, effect: Effect, allowance: Allowance, whose: tuple[str, str], unless: Unless
+        ) -> object:
+            return await unless()
+
     actuator = Actuator(
         Options(nats_url="", cluster="c"),
         cast("Log", Shared([])),
         cast("Applier", Looking()),
+        clouds=cast("Clouds", Deleting()),
         lookout=Watched(),
     )
     waited: list[int] = []

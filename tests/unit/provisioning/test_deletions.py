@@ -56,19 +56,17 @@ def test_nodes_of_one_pass_go_in_one_call_once_their_marks_are_there() -> None:
     assert cluster.deleted == [f"n{i}" for i in range(5)]
 
 
-@pytest.mark.parametrize(
-    ("most", "few"), [(steps.MOST_OF_FEW, steps.FEW_NODES), (steps.MOST_AT_ONCE, steps.MOST_AT_ONCE + 2)]
-)
-def test_nodes_that_are_left_when_a_call_has_as_many_as_it_takes_go_together_in_the_next(
-    monkeypatch: pytest.MonkeyPatch, most: int, few: int
+@pytest.mark.parametrize("at_once", [steps.MOST_OF_FEW, steps.MOST_AT_ONCE])
+def test_nodes_that_are_enough_wait_for_no_others_and_as_many_as_a_call_takes_go_together_in_the_next(
+    monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(steps, "FEW_NODES", few)
-    count = most + 3
+    count = steps.ENOUGH + at_once + 3
+    monkeypatch.setattr(steps, "FEW_NODES", count if at_once == steps.MOST_OF_FEW else at_once)
     cluster = world(count, {"node-delete-delay-after-taint": "0s"})
     cluster.decided(*(cluster.removal(f"n{i}", drain=False) for i in range(count)))
     calls = cluster.of(p.DeleteInstances)
-    assert [len(deletion.nodes) for deletion in calls] == [most, 3]
-    assert [(deletion.from_size, deletion.size) for deletion in calls] == [(count, 3), (3, 0)]
+    assert [len(deletion.nodes) for deletion in calls] == [steps.ENOUGH, at_once, 3]
+    assert [(d.from_size, d.size) for d in calls] == [(count, at_once + 3), (at_once + 3, 3), (3, 0)]
 
 
 def test_a_mark_that_does_not_come_is_waited_for_no_longer_than_a_moment() -> None:

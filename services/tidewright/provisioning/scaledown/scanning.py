@@ -38,7 +38,7 @@ from tidewright.provisioning.scaledown.scene import GroupTraits, Refusal, Remova
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import Lately, State, Unneeded
 
-MOST_TRIES = 1000
+MOST_TRIES = 2000
 """Nodes tried and pods placed in one part of a pass."""
 MOST_RESTARTS = 3
 """So often a pass of one piece begins anew, since something came."""

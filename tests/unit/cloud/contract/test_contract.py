@@ -14,7 +14,7 @@ from tests.unit.cloud.contract.benches import BENCHES
 from tests.unit.cloud.contract.kubernetes import KubernetesBench
 from tidewright.actuator.apply import Allowance
 from tidewright.actuator.cloud import CloudApplier
-from tidewright.actuator.verdict import Again, Done, Lost, Result
+from tidewright.actuator.verdict import Again, Done, Lost, Refused, Result
 from tidewright.cloud.errors import (
     ERRORS,
     Conflict,
@@ -333,6 +333,26 @@ async def test_a_lost_answer_leads_to_one_change(bench: Bench, what: str) -> Non
     assert await bench.size(name) == wanted
     expected = before[1:] if what == "delete" else before
     assert await bench.running(name) == expected
+
+
+async def test_an_instance_stays_when_something_is_found_on_it_while_its_group_is_looked_at(
+    bench: Bench,
+) -> None:
+    name = await bench.define("one", size=2)
+    await bench.provider.refresh()
+    before = await bench.running(name)
+    target = ObjectRef(api_version="cloud/v1", kind="NodeGroup", name=name)
+    effect = DeleteInstances(at=1.0, id="d", target=target, instances=(before[0],))
+    kept, applier = Refused("NodeNotEmpty", "pod shop/web is on it"), CloudApplier(bench.provider)
+
+    async def occupied() -> Refused:
+        return kept
+
+    assert await applier.attempt(effect, Allowance(spend), name, occupied) is kept
+    nowhere = await applier.attempt(effect, Allowance(spend), "no-such-group", occupied)
+    assert nowhere is kept  # which is about the node, whatever becomes of the group
+    assert await bench.running(name) == before
+    assert isinstance(await applier.attempt(effect, Allowance(spend), name), Done)
 
 
 # --- What not every cloud has -------------------------------------------------------------------

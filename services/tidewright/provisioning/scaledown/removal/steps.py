@@ -7,7 +7,7 @@ but what the log says.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -40,6 +40,8 @@ MOST_AT_ONCE = 50
 """Instances that one call deletes, where no interval is set: who looks at their nodes before it is soon done with that."""
 MOST_OF_FEW, FEW_NODES = 200, 500
 """The same where the whole cluster has no more nodes than this: they are looked at in one list."""
+ENOUGH = 50
+"""So many that are ready wait for no others: another call costs as little by each of them."""
 TOGETHER_S = 1.0
 """So long at most a node that is ready waits for those that the same pass has go, and whose marks are on their way, or
 whose pods end by then."""
@@ -266,7 +268,7 @@ class Steps:
             self._delete_fresh(group, [name for name in single if not self.state.removals[name].again_at])
 
     def _delete_fresh(self, group: NodeGroupId, names: list[str]) -> None:
-        """Nodes that are ready for the first time: in one call with those that one pass had go together."""
+        """Nodes that are ready for the first time: in one call with those that one pass had go together, unless they are enough."""
         begun = {self.state.removals[name].begun_at for name in names}
         until = min(self._prepared_at(self.state.removals[name]) for name in names) + TOGETHER_S
         others = [
@@ -274,7 +276,7 @@ class Steps:
             for name, removal in self.state.removals.items()
             if removal.group == group and removal.begun_at in begun and not removal.whole
         ]
-        if self.now < until and any(self._on_its_way(name, removal, until) for name, removal in others):
+        if self.now < until and self._few_are_ready(others, until):
             self._again(until)
             return
         for name, removal in sorted(others):
@@ -290,9 +292,22 @@ class Steps:
         most = MOST_OF_FEW if len(self.state.nodes) <= FEW_NODES else MOST_AT_ONCE
         self._order(group, fresh[:most])
 
+    def _few_are_ready(self, others: Sequence[tuple[str, Removal]], until: float) -> bool:
+        """Whether more of these may be ready by then, and those that are ready are too few for a call of their own."""
+        unseen = sum(removal.held_at is None and _goes_on(removal) for _, removal in others)
+        if unseen and len(others) - unseen < ENOUGH:
+            return True  # with each mark that is seen this is asked again, and what pods there are takes longer to find
+        left = len(others)
+        for name, removal in others:
+            if self._on_its_way(name, removal, until):
+                left -= 1
+                if left < ENOUGH:
+                    return True
+        return False
+
     def _on_its_way(self, name: str, removal: Removal, until: float) -> bool:
         """Whether a node may be ready by then: its mark is still to come, or not there for long enough, or its pods end."""
-        if removal.failed or removal.unmarked or removal.again_at:
+        if not _goes_on(removal):
             return False
         if removal.held_at is None or self.now < removal.held_at + self.settings.after_taint_s:
             return True
@@ -405,6 +420,11 @@ class Steps:
 
     def _again(self, due: float) -> None:
         self.due = due if self.due is None else min(self.due, due)
+
+
+def _goes_on(removal: Removal) -> bool:
+    """Whether nothing has come to pass of which a node would not be ready soon."""
+    return not (removal.failed or removal.unmarked or removal.again_at)
 
 
 def _refused(removal: Removal, there: Occupants) -> Undo | None:
