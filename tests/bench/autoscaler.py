@@ -306,7 +306,7 @@ class _Log:
         return slot_of(namespace, 32)
 
     async def claim(self) -> WatchPosition:
-        return WatchPosition()
+        return WatchPosition(at=0.0)
 
     async def say(self, facts: Sequence[tuple[str, bytes]], *, resource_version: str, at: float) -> None:
         del resource_version, at

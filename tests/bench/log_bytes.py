@@ -41,7 +41,7 @@ from tidewright.host.process.process import configure_logs
 from tidewright.kube.client import Kube
 from tidewright.log.archive import COMPRESSION
 from tidewright.log.connection import Log
-from tidewright.log.envelope import WRITER
+from tidewright.log.envelope import writer_of
 from tidewright.log.install import Plan, install_log
 from tidewright.log.reader import Record
 
@@ -74,7 +74,7 @@ class Told:
 
     def add(self, record: Record) -> None:
         kind = record.subject.split(".")[2]
-        key = (kind, record.headers.get(WRITER, "nobody"))
+        key = (kind, writer_of(record.subject, record.headers) or "nobody")
         self.messages[key] += 1
         self.bytes[key] += stored(record)
         self.bare += len(record.body) if kind in CARRIED else 0

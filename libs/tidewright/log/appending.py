@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tidewright.log.signer import Signer
     from tidewright.log.trust import Trust
 
-BATCH_ID_BYTES = 9
+BATCH_ID_BYTES = 6
 """Of a batch's name, random: it is stored with each message, and is to be one of its own among the batches that a server knows."""
 TRIES = 5
 """Of an append that expects nothing, and has to, to be signed."""

@@ -6,6 +6,7 @@ The body is what counts for folding and for verification; headers are for people
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 
 import msgspec
 
@@ -30,6 +31,12 @@ EXPECTED_OF = "Nats-Expected-Last-Subject-Sequence-Subject"
 BATCH_ID, BATCH_SEQUENCE, BATCH_COMMIT = "Nats-Batch-Id", "Nats-Batch-Sequence", "Nats-Batch-Commit"
 MAX_BATCH = 1000
 """Messages in one atomic batch; the server's limit."""
+
+
+def writer_of(subject: str, headers: Mapping[str, str]) -> str:
+    """Who says to have written a message; of a checkpoint its subject does. Empty for nobody."""
+    _, _, cls, *place = [*subject.split(".", 4), "", ""]
+    return headers.get(WRITER) or (place[1].partition(".")[0] if cls == "checkpoint" else "")
 
 
 class Writer(msgspec.Struct, frozen=True):
@@ -58,3 +65,11 @@ class Writer(msgspec.Struct, frozen=True):
         if trace:
             headers[TRACEPARENT] = trace
         return headers
+
+    def of_checkpoint(self, commit: int, *, version: bool = True) -> dict[str, str]:
+        """Of a checkpoint, a fresh header dict: what is held against its body. Whose it is, its subject says.
+
+        `version` where the body does not say all of it.
+        """
+        headers = {ID: str(commit), INCARNATION: self.incarnation}
+        return headers | {VERSION: self.version} if version else headers

@@ -144,7 +144,7 @@ class Actuator:
         self._kept = burst // 2
         """Requests of the burst that reports leave to what changes something: it does not wait behind a backlog."""
         self._confirming = asyncio.Lock()
-        self._reset(ActPosition())
+        self._reset(ActPosition(at=0.0))
 
     def _reset(self, position: ActPosition) -> None:
         self._plan = Plan()

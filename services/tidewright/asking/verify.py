@@ -25,7 +25,7 @@ from tidewright.host.fold.verify import Difference, Report, Verification, Verifi
 from tidewright.host.process.software import software_in, software_of
 from tidewright.log.belief import SAID
 from tidewright.log.belief import Cause as Unbelieved
-from tidewright.log.envelope import WRITER
+from tidewright.log.envelope import writer_of
 from tidewright.log.passing import Judged, Passing
 from tidewright.log.reader import Record
 
@@ -199,7 +199,7 @@ def _altered(differences: list[Difference], record: Record, service: str, what: 
 
 
 def _unbelieved(report: Report, record: Record, cause: Unbelieved) -> None:
-    writer = record.headers.get(WRITER, "nobody")
+    writer = writer_of(record.subject, record.headers) or "nobody"
     message = f"message {record.seq} on {record.subject} is not believed ({cause.value}): {SAID[cause]}"
     report.add(Difference(writer, "", record.seq, "not authenticated", message, recorded=record.body))
 

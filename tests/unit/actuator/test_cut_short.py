@@ -110,7 +110,9 @@ async def test_after_a_restart_in_between_nothing_is_ordered_and_that_is_said() 
     cloud = Cloud(group())
     cloud.promise = Promise.DELTA
     actuator, _ = acting(cloud)
-    kept = msgspec.json.decode(msgspec.json.encode(ActPosition(position=6, begun=(7,))), type=ActPosition)
+    kept = msgspec.json.decode(
+        msgspec.json.encode(ActPosition(at=0.0, position=6, begun=(7,))), type=ActPosition
+    )
     actuator._reset(kept)
     actuator._take(Record(7, SUBJECT, registry.encode(ORDER), {}), ORDER)
     await until(lambda: not actuator._outcomes.empty())

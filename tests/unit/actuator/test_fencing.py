@@ -48,7 +48,7 @@ class Shared:
         said = self._incarnations.pop(0)
         if isinstance(said, LogError):
             raise said
-        return Record(1, subject, msgspec.json.encode(ActPosition(incarnation=said)), {})
+        return Record(1, subject, msgspec.json.encode(ActPosition(at=0.0, incarnation=said)), {})
 
 
 class Twice:

@@ -47,7 +47,7 @@ class Commits:
     """In place of the actuator's part: what came onto the log together."""
 
     renewal_in_s = HOUR_S
-    position = ActPosition()
+    position = ActPosition(at=0.0)
 
     def __init__(self) -> None:
         self.made: list[tuple[int, tuple[int, ...]]] = []

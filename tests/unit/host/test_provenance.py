@@ -171,6 +171,54 @@ def test_what_lies_far_back_is_still_held_against_a_cause(
     assert found == ([27] if known else [])
 
 
+OF_A_PART = (
+    b'{"type":"checkpoint.watch.v1","at":1.0,"epoch":1,"incarnation":"aa","commit":7,"version":"0.1.0"}'
+)
+BEFORE = {
+    envelope.ID: "tw.c.checkpoint.all.watcher.pod.aa.7", envelope.WRITER: "watcher", envelope.INCARNATION: "aa", envelope.VERSION: "0.1.0"
+}  # fmt: skip
+NOW = {envelope.ID: "7", envelope.INCARNATION: "aa"}
+
+
+@pytest.mark.parametrize("headers", [NOW, BEFORE], ids=["now", "of before"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(envelope.ID, "8"), (envelope.INCARNATION, "bb"), (envelope.WRITER, "actuator"), ("", "")],
+)
+def test_a_checkpoint_says_the_same_in_headers_and_body(
+    headers: dict[str, str], name: str, value: str
+) -> None:
+    said = headers | ({name: value} if name else {})
+    found: list[str] = []
+    messages = Provenance(Subjects("c"), [], lambda _, service, what: found.append(f"{service}: {what}"))
+    messages.take(Record(9, Subjects("c").checkpoint(ALL, "watcher", "pod"), OF_A_PART, said))
+    assert bool(found) is bool(name)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(b'"commit":7', b'"commit":6'), (b'"aa"', b'"bb"'), (b'"0.1.0"', b'"0.1.1"')]
+)
+def test_the_body_of_a_checkpoint_that_was_altered_is_found(old: bytes, new: bytes) -> None:
+    found: list[int] = []
+    names = Subjects("c")
+    messages = Provenance(names, [], lambda record, *_: found.append(record.seq))
+    messages.take(
+        _fact(1, names.fact(Slot("1"), "pod", "shop", "p"), INCARNATION="aa", VERSION="0.1.0", ID="x")
+    )
+    for seq, body in ((2, OF_A_PART), (3, OF_A_PART.replace(old, new))):
+        messages.take(Record(seq, names.checkpoint(ALL, "watcher", "pod"), body, NOW))
+    assert found == [3]
+
+
+def test_a_checkpoint_is_of_who_its_subject_says() -> None:
+    names = Subjects("c")
+    assert envelope.writer_of(names.checkpoint(ALL, "watcher", "pod"), NOW) == "watcher"
+    assert envelope.writer_of(names.checkpoint(Slot("3"), "autoscaler"), {}) == "autoscaler"
+    assert envelope.writer_of(names.fact(Slot("3"), "pod", "a", "b"), {}) == ""
+    assert envelope.writer_of(names.fact(Slot("3"), "pod", "a", "b"), BEFORE) == "watcher"
+    assert envelope.writer_of("tw", {}) == ""
+
+
 def test_a_subject_that_says_too_little_is_looked_at_as_any_other() -> None:
     found: list[str] = []
     messages = Provenance(Subjects("c"), [ENDPOINT], lambda _, __, what: found.append(what))
@@ -188,13 +236,12 @@ async def test_a_part_that_is_given_up_is_not_taken_for_altered(log: Log) -> Non
     await part.give_up()
     async with log.reader([subject]) as reader:
         records = [record async for record in reader.until_current()]
-    assert [b'"incarnation":""' in record.body for record in records] == [False, True]
+    assert [b'"incarnation"' in record.body for record in records] == [True, False]
     assert found_in(log, records) == []
     nobodys = records[0].body.replace(watcher.incarnation.encode(), b"")
     others = msgspec.structs.replace(
         records[0],
         subject=log.subjects.checkpoint(ALL, "actuator", "effects"),
-        headers={**records[0].headers, envelope.WRITER: "actuator"},
         body=nobodys,
     )
     assert [seq for seq, _ in found_in(log, [others])] == [others.seq], "nobody else gives anything up"

@@ -20,4 +20,4 @@ class SilentLog:
             yield record
 
     async def claim(self) -> WatchPosition:
-        return WatchPosition()
+        return WatchPosition(at=0.0)

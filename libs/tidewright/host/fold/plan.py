@@ -169,6 +169,6 @@ def checkpoint_message(
     return Message(
         subjects.checkpoint(slot, writer.service),
         checkpoints.encode(checkpoint),
-        writer.headers(f"{writer.service}.{slot}.{writer.incarnation}.{checkpoint.commit}"),
+        writer.of_checkpoint(checkpoint.commit),
         expect_last,
     )

@@ -26,6 +26,8 @@ _REMEMBERED = 20_000
 _OF_A_FACT = 4
 """Tokens of the id of a fact, at least."""
 _COMMIT = re.compile(rb'"commit":(\d+)')
+_OWNER = re.compile(rb'"incarnation":"([^"]*)"')
+_VERSION = re.compile(rb'"version":"([^"]*)"')
 
 Found = Callable[[Record, str, str], None]
 """Takes a message, the service that it is of, and what is wrong with it."""
@@ -35,6 +37,27 @@ def _counted(said: str, incarnation: str) -> bool:
     """Whether an id as the watcher gives it (`watcher.<part>.<incarnation>.<n>`) names the incarnation."""
     tokens = said.split(".")
     return len(tokens) < _OF_A_FACT or tokens[-2] == incarnation
+
+
+def _agrees(record: Record, service: str) -> bool:
+    """Whether headers and body of a checkpoint tell of the same commit of the same process."""
+    headers, commit, owner = record.headers, _COMMIT.search(record.body), _OWNER.search(record.body)
+    if commit is None:
+        return True
+    said, incarnation = headers.get(envelope.ID, ""), headers.get(envelope.INCARNATION, "")
+    counted = commit[1].decode()
+    # Whoever names its writer is of a version whose ids said all of it.
+    agrees = said.endswith(f".{incarnation}.{counted}") if envelope.WRITER in headers else said == counted
+    named = owner[1].decode(errors="replace") if owner else ""
+    # A watcher that gives a part up says that it is nobody's.
+    return agrees and (named == incarnation or (not named and service == "watcher"))
+
+
+def _version(record: Record, cls: str) -> str:
+    """Of the software that wrote it; where the headers of a checkpoint name none, its body does."""
+    said = record.headers.get(envelope.VERSION, "")
+    named = None if said or cls != "checkpoint" else _VERSION.search(record.body)
+    return named[1].decode(errors="replace") if named else said
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -99,6 +122,8 @@ class Provenance:
         cls, third = place
         headers = record.headers
         writer = headers.get(envelope.WRITER)
+        if writer is None and cls == "checkpoint" and envelope.INCARNATION in headers:
+            writer = third  # by its subject
         if writer is not None and envelope.SCHEDULER not in headers:
             problem = self._problem(record, writer, cls, third)
             if problem:
@@ -127,14 +152,7 @@ class Provenance:
                     said == f"{writer}.{cause}" and f'"decision":"{cause}"'.encode() in body
                 )
             case "checkpoint":
-                commit = _COMMIT.search(body)
-                rightful = third
-                # A watcher that gives a part up says that it is nobody's.
-                named = (incarnation, "") if third == "watcher" else (incarnation,)
-                agrees = commit is None or (
-                    said.endswith(f".{incarnation}.{commit[1].decode()}")
-                    and any(f'"incarnation":"{owner}"'.encode() in body for owner in named)
-                )
+                rightful, agrees = third, _agrees(record, third)
             case "decision":
                 rightful, agrees = third, f'"id":"{said}"'.encode() in body
             case "schedule" | "timer" | "halt":
@@ -150,12 +168,12 @@ class Provenance:
             return f"its header says that {writer} wrote it, and only {rightful} writes there"
         if not agrees:
             return f"its header says that it is {said!r} of {writer} {incarnation}, and its body or the rest of its headers another"
-        return self._history(record, incarnation)
+        return self._history(record, cls, incarnation)
 
-    def _history(self, record: Record, incarnation: str) -> str:
+    def _history(self, record: Record, cls: str, incarnation: str) -> str:
         """What speaks against the headers of a message in the light of those before it."""
         headers = record.headers
-        version = headers.get(envelope.VERSION, "")
+        version = _version(record, cls)
         if incarnation and self._versions.setdefault(incarnation, version) != version:
             known = self._versions[incarnation]
             return f"its header says that {incarnation} is of version {version!r}, which was {known!r} before"

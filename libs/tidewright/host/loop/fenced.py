@@ -115,8 +115,8 @@ class InFlight(asyncio.Lock):
         health.metrics.halted.set(max(len(self.halted), bool(self.lost)))
 
 
-class Position(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """What every checkpoint of a part says; a service adds its own fields and a tag.
+class Position(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    """What every checkpoint of a part says; a service adds its own fields and a tag. What is at its default is not written.
 
     Attributes:
         at: log time of the last message, seconds; never goes back.
@@ -126,7 +126,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
         version: of the software that wrote it.
     """
 
-    at: float = 0.0
+    at: float
     epoch: int = 0
     incarnation: str = ""
     commit: int = 0
@@ -167,7 +167,7 @@ class Part(Generic[P]):
         self._committed_at = 0.0
         self._sequence = 0
         self._count = 0
-        self.position: P = position_type()
+        self.position: P = position_type(at=0.0)
         self.elsewhere: P | None = None
         self.on_elsewhere: Callable[[P], None] = lambda _: None
 
@@ -190,7 +190,9 @@ class Part(Generic[P]):
         if seq < self._sequence:
             self._doubt.raise_for(earlier(self._subject, seq, self._sequence))
         self._doubt.settle()
-        return (checkpoints.sound(record, self._decoder), seq) if record is not None else (self._type(), 0)
+        return (
+            (checkpoints.sound(record, self._decoder), seq) if record is not None else (self._type(at=0.0), 0)
+        )
 
     async def claim(self, seen: Callable[[P, int], P] = lambda position, _: position) -> P:
         """Take the part over from whoever had it, and return where it stands.
@@ -241,13 +243,12 @@ class Part(Generic[P]):
             commit=self._count,
             version=__version__,
         )
-        name = f"{self._subject}.{self._writer.incarnation}.{self._count}"
         batch = [
             *messages,
             Message(
                 self._subject,
                 msgspec.json.encode(written),
-                self._writer.headers(name),
+                self._writer.of_checkpoint(self._count, version=False),
                 expect_last=self._sequence,
             ),
         ]

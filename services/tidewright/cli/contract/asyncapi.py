@@ -37,6 +37,11 @@ HEADERS = {
     envelope.VERSION: "Software version of the writer.",
     envelope.TRACEPARENT: "W3C trace context.",
 }
+CHECKPOINT_HEADERS = {
+    envelope.ID: "Number of the commit, as in the body.",
+    envelope.INCARNATION: HEADERS[envelope.INCARNATION],
+    envelope.VERSION: "Software version of a decider; the body of others says all of it.",
+}
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ def document() -> dict[str, Any]:
                     "name": "checkpoint",
                     "title": "Checkpoint",
                     "summary": "A service's position in a slot, its epoch, incarnation and digests.",
-                    "headers": {"$ref": "#/components/schemas/headers"},
+                    "headers": {"$ref": "#/components/schemas/checkpoint-headers"},
                 },
             },
             "schemas": {
@@ -91,7 +96,14 @@ def document() -> dict[str, Any]:
                     "type": "object",
                     "properties": {k: {"type": "string", "description": v} for k, v in HEADERS.items()},
                     "required": [envelope.WRITER, envelope.INCARNATION, envelope.VERSION],
-                }
+                },
+                "checkpoint-headers": {
+                    "type": "object",
+                    "properties": {
+                        k: {"type": "string", "description": v} for k, v in CHECKPOINT_HEADERS.items()
+                    },
+                    "required": [envelope.ID, envelope.INCARNATION],
+                },
             },
         },
     }
