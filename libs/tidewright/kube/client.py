@@ -22,6 +22,7 @@ import msgspec
 
 from tidewright.kube.errors import TIMEOUT, UNREACHABLE, KubeError, error_of
 from tidewright.kube.library import library
+from tidewright.kube.projection.reading import AGENT
 from tidewright.log.redaction import redacted
 
 KUBECONFIG: Final = "KUBECONFIG"
@@ -222,7 +223,7 @@ class Kube:
             raise KubeError(0, UNREACHABLE, f"GET {self.shown}{path}: {error}") from error
 
     async def _headers(self, accept: str) -> dict[str, str]:
-        headers = {"Accept": accept, "User-Agent": "tidewright"}
+        headers = {"Accept": accept, "User-Agent": AGENT}
         if self._auth is not None and (token := await self._auth.authorization()):
             headers["Authorization"] = token
         return headers

@@ -34,6 +34,7 @@ class WatchedKind(msgspec.Struct, frozen=True, kw_only=True):
         after_others: listed when the other kinds have been, because its facts refer to theirs.
         once: the kind, in subjects, of what its projections say once per content; empty for none.
         older: versions to read where the cluster does not serve `version`; the projection knows them.
+        own_status: its status is decided here, and what we have written ourselves nobody waits to hear again.
     """
 
     group: str = ""
@@ -45,6 +46,7 @@ class WatchedKind(msgspec.Struct, frozen=True, kw_only=True):
     after_others: bool = False
     once: str = ""
     older: tuple[str, ...] = ()
+    own_status: bool = False
 
     @property
     def name(self) -> str:
@@ -100,16 +102,24 @@ def _placing(group: str, version: str, plural: str, kind: str, older: tuple[str,
 
 
 def _custom(
-    group: str, version: str, plural: str, *, kind: str, observed: type[ResourceFact], gone: Gone
+    group: str,
+    version: str,
+    plural: str,
+    *,
+    kind: str,
+    observed: type[ResourceFact],
+    gone: Gone,
+    own_status: bool = False,
 ) -> WatchedKind:
     return WatchedKind(
         group=group,
         version=version,
         plural=plural,
         kind=kind,
-        project=resources.resource(kind, observed),
+        project=resources.resource(kind, observed, own_status=own_status),
         gone=gone,
         after_others=True,
+        own_status=own_status,
     )
 
 
@@ -163,7 +173,7 @@ KINDS: tuple[WatchedKind, ...] = (
     ),
     _custom(
         "datadoghq.com", "v1alpha1", "watermarkpodautoscalers", kind="WatermarkPodAutoscaler",
-        observed=autoscaler.WatermarkPodAutoscalerObserved, gone=autoscaler.WatermarkPodAutoscalerGone,
+        observed=autoscaler.WatermarkPodAutoscalerObserved, gone=autoscaler.WatermarkPodAutoscalerGone, own_status=True,
     ),
     _custom(
         "apps.kruise.io", "v1alpha1", "workloadspreads", kind="WorkloadSpread",

@@ -4,9 +4,11 @@
     seen(raw)                    an object of a list, or one that was added or changed
     list_started(), list_done()  what a complete list did not show is gone
     deleted(raw)                 a watch event
+    late(at)                     what was kept back
 
 Each answers with the facts to publish, `at` 0, in order. A projection that equals the last word gives
-none. A kind's memory is a digest per object, not the object.
+none. A kind's memory is a digest per object, not the object. Where nothing but the status is another, and we wrote it, the decision to write it
+and its outcome are on the log: the object is kept back, until it is said for another reason or who publishes asks for it.
 """
 
 from __future__ import annotations
@@ -21,7 +23,14 @@ import msgspec
 
 from tidewright.events import registry
 from tidewright.events.base import Fact
-from tidewright.events.facts import ObjectFact, PodObserved, ShapeGone, ShapeObserved, TemplateObserved
+from tidewright.events.facts import (
+    ObjectFact,
+    PodObserved,
+    ResourceFact,
+    ShapeGone,
+    ShapeObserved,
+    TemplateObserved,
+)
 from tidewright.kube.kinds import SHAPE, WatchedKind
 from tidewright.kube.projection.reading import Bytes, Malformed, Projection, identity
 
@@ -38,12 +47,14 @@ class Said(NamedTuple):
     Attributes:
         at: log time when it was said.
         shape: the digest of a pod's shape.
+        rest: a digest of all but the status, where that is decided here.
     """
 
     digest: bytes
     uid: str
     at: float
     shape: str = ""
+    rest: bytes = b""
 
 
 def digest_of(fact: Fact) -> bytes:
@@ -74,6 +85,8 @@ class Diff:
         """Objects seen that gave no fact."""
         self.malformed = 0
         self._missing: dict[Key, Said] | None = None
+        self.kept_back: dict[Key, ObjectFact] = {}
+        """As they were seen last, with statuses that we wrote."""
 
     def said(self, fact: Fact) -> None:
         """Take over a last word from the log: what was said before this process started."""
@@ -117,20 +130,42 @@ class Diff:
         digest = blake2b(registry.encode(fact), digest_size=_DIGEST_BYTES).digest()
         last = self.objects.get(key)
         facts: list[Fact] = []
+        self.kept_back.pop(key, None)
         if projection.shape is not None and projection.shape.digest not in self.shapes:
             self.shapes[projection.shape.digest] = (key[0], at)
             facts.append(projection.shape)
         if last is not None and last.digest == digest:
             self.unchanged += not facts
             return facts  # its shape alone, when the last word on that could not be read
+        rest = self._rest_of(fact)
+        listing = self._missing is not None
+        if rest and last is not None and last.rest == rest and projection.status_is_ours and not listing:
+            self.kept_back[key] = fact
+            self.unchanged += 1
+            return facts
         if last is not None and last.uid not in ("", fact.uid):
             # Another object of the same name: the old one's end was missed.
             facts.append(self.kind.gone(at=0.0, namespace=key[0], name=key[1], uid=last.uid))
         facts.append(fact)
-        self._put(key, Said(digest, fact.uid, at, _shape_of(fact)))
+        self._put(key, Said(digest, fact.uid, at, _shape_of(fact), rest))
         if last is not None and last.shape:
             facts += self._unused([last.shape])
         return facts
+
+    def late(self, at: float) -> list[Fact]:
+        """What was kept back, to be said now."""
+        facts: list[Fact] = []
+        for key, fact in self.kept_back.items():
+            self._put(key, Said(digest_of(fact), fact.uid, at, rest=self._rest_of(fact)))
+            facts.append(fact)
+        self.kept_back = {}
+        return facts
+
+    def _rest_of(self, fact: ObjectFact) -> bytes:
+        """A digest of what a fact says beside its status; empty where that is not looked at."""
+        if not self.kind.own_status or not isinstance(fact, ResourceFact):
+            return b""
+        return digest_of(msgspec.structs.replace(fact, status={}))
 
     def deleted(self, raw: Bytes) -> list[Fact]:
         """An object is gone.
@@ -144,6 +179,7 @@ class Diff:
     def list_started(self) -> None:
         """A complete list begins: whatever it will not show is gone."""
         self._missing = dict(self.objects)
+        self.kept_back = {}  # it shows all of them once more
 
     def list_done(self) -> list[Fact]:
         """The facts about what vanished unseen, in the order of names."""
@@ -159,6 +195,7 @@ class Diff:
         ]
 
     def _gone(self, key: Key) -> list[Fact]:
+        self.kept_back.pop(key, None)
         last = self._put(key, None)
         if last is None:
             return []
@@ -189,7 +226,10 @@ class Diff:
 
     def _remember(self, fact: ObjectFact, at: float) -> None:
         key = (fact.namespace, fact.name)
-        self._put(key, None if is_gone(fact) else Said(digest_of(fact), fact.uid, at, _shape_of(fact)))
+        if is_gone(fact):
+            self._put(key, None)
+        else:
+            self._put(key, Said(digest_of(fact), fact.uid, at, _shape_of(fact), self._rest_of(fact)))
 
     def due(self, before: float, limit: int) -> list[Key]:
         """Objects last said before a log time, oldest first, at most `limit`."""

@@ -57,6 +57,8 @@ UNCHANGED = 5_000
 """Objects seen that gave no fact, after which the position moves on all the same: a restart would see them again."""
 FLOOD_BYTES = 1 << 16
 """So much of a watch at once is half of what the connection keeps: no time is spent on gathering more."""
+LATE_S = 60.0
+"""For so long at most, wall seconds, an object is kept back of which nothing is another but a status that we wrote."""
 TOGETHER_S = 0.01
 """For so long what somebody waits for is gathered: each commit has its price, however little is in it."""
 
@@ -122,6 +124,10 @@ class Follower:
         self._streaming = streaming
         self._diff = Diff(kind)
         self._version = ""
+        self._kept_from = ""
+        """The version before the first object that is kept back: a restart sees these again."""
+        self._keeps = asyncio.Event()
+        """Set while some are."""
         self._before_list = 0
         """Facts said when the list began that is being read."""
         self._turn = asyncio.Lock()
@@ -147,6 +153,7 @@ class Follower:
         self._diff, self._unchanged, self._unread_to = Diff(self.kind), 0, 0
         self._refused.clear()
         self._version = position.resource_version
+        self._keeps.clear()
         await self._read_back()
         if self._version:
             self._synced()
@@ -156,6 +163,7 @@ class Follower:
                 tasks.create_task(self._follow())
                 tasks.create_task(self._renew())
                 tasks.create_task(self._answer_refused())
+                tasks.create_task(self._say_late())
                 if self._max_age_s:
                     tasks.create_task(self._refresh())
         finally:
@@ -257,6 +265,7 @@ class Follower:
         facts: list[Fact] = []
         listed = False
         change: Added | Modified | Deleted | None = None
+        before = self._version
         for item in items:
             match item:
                 case Page(objects=objects):
@@ -279,6 +288,7 @@ class Follower:
         facts = _without_passing(facts)
         if change is not None:
             self._version = change.resource_version or self._version
+        self._mind_kept(before)
         self.progress.unchanged = self._diff.unchanged
         self.progress.malformed = self._diff.malformed
         if facts or listed or self._diff.unchanged - self._unchanged >= UNCHANGED:
@@ -321,7 +331,7 @@ class Follower:
             facts[n] = stamped
             messages.append((self._subject(stamped), registry.encode(stamped)))
         began = time.monotonic()
-        await self._appender.say(messages, resource_version=self._version, at=at, answered=answered)
+        await self._appender.say(messages, resource_version=self._position, at=at, answered=answered)
         self._pace.took(time.monotonic() - began)
         self._awaited = any(map(is_awaited, facts))
         self._unchanged = self._diff.unchanged
@@ -340,6 +350,30 @@ class Follower:
         if isinstance(fact, ObjectFact):
             return subjects.fact(slot_of(fact.namespace), self.kind.name, fact.namespace, fact.name)
         raise TypeError(f"a {type(fact).__name__} is about no object")
+
+    @property
+    def _position(self) -> str:
+        """The version up to which everything is on the log."""
+        return self._kept_from if self._keeps.is_set() else self._version
+
+    def _mind_kept(self, before: str) -> None:
+        """Take note of whether something is kept back since the version `before`, or nothing any more."""
+        if not self._diff.kept_back:
+            self._keeps.clear()
+        elif not self._keeps.is_set():
+            self._kept_from = before
+            self._keeps.set()
+
+    async def _say_late(self) -> None:
+        """Say what is kept back once the first of it has waited for long enough."""
+        while True:
+            await self._keeps.wait()
+            await asyncio.sleep(LATE_S)
+            async with self._turn:
+                at = self._stamp.now()
+                if facts := self._diff.late(at):
+                    self._keeps.clear()
+                    await self._say(facts, at)
 
     async def _renew(self) -> None:
         """Say the position again before the log forgets it."""
@@ -375,7 +409,7 @@ class Follower:
                 again.append((subject, msgspec.structs.replace(fact, at=at, refresh=True)))
         if again:
             messages = [(subject, registry.encode(fact)) for subject, fact in again]
-            await self._appender.say(messages, resource_version=self._version, at=at)
+            await self._appender.say(messages, resource_version=self._position, at=at)
         for _, fact in again:
             self._diff.refreshed(fact)
 

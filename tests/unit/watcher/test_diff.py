@@ -5,8 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidewright.events.base import Fact
-from tidewright.events.facts import NodeGone, NodeObserved, PodGone, PodObserved, ShapeGone, ShapeObserved
+from tidewright.events.base import Fact, JsonObject
+from tidewright.events.facts import (
+    NodeGone,
+    NodeObserved,
+    PodGone,
+    PodObserved,
+    ResourceFact,
+    ShapeGone,
+    ShapeObserved,
+)
 from tidewright.kube.kinds import BY_NAME
 from tidewright.kube.projection.reading import Malformed
 from tidewright.watcher.diff import Diff, digest_of
@@ -211,3 +219,125 @@ def test_the_digest_is_of_what_is_said_not_when() -> None:
     fact = NodeObserved(at=1.0, name="n")
     assert digest_of(fact) == digest_of(NodeObserved(at=2.0, name="n", refresh=True))
     assert digest_of(fact) != digest_of(NodeObserved(at=1.0, name="m"))
+
+
+# -- statuses that we wrote ----------------------------------------------------------------------------
+
+
+def scaler(
+    count: int, *writers: tuple[str, str], spec: JsonObject | None = None, uid: str = "u", version: str = "1"
+) -> bytes:
+    """A WatermarkPodAutoscaler whose status says a count; `writers` are those of statuses, with their times."""
+    managed = [{"manager": who, "subresource": "status", "time": time} for who, time in writers]
+    return msgspec.json.encode(
+        {
+            "metadata": {
+                "name": "a", "namespace": "shop", "uid": uid, "resourceVersion": version, "managedFields": managed,
+            },
+            "spec": spec or {},
+            "status": {"currentReplicas": count},
+        }
+    )  # fmt: skip
+
+
+def counts(facts: list[Fact]) -> list[object]:
+    return [fact.status["currentReplicas"] for fact in facts if isinstance(fact, ResourceFact)]
+
+
+OURS, LATER = ("tidewright", "2026-01-01T00:00:01Z"), "2026-01-01T00:00:02Z"
+
+
+def followed() -> Diff:
+    diff = Diff(BY_NAME["watermarkpodautoscaler"])
+    assert counts(diff.seen(scaler(1), AT)) == [1]
+    return diff
+
+
+def test_a_status_that_we_wrote_is_kept_back_and_said_once_as_it_is_by_then() -> None:
+    diff = followed()
+    assert diff.seen(scaler(2, OURS), AT) == []
+    assert diff.seen(scaler(3, OURS), AT) == []
+    assert counts(diff.late(AT)) == [3]
+    assert diff.late(AT) == []
+    assert diff.seen(scaler(3, OURS), AT) == []
+    assert not diff.kept_back
+
+
+@pytest.mark.parametrize(
+    "writers",
+    [
+        [],
+        [("manager", LATER)],
+        [OURS, ("manager", LATER)],
+        [OURS, ("manager", OURS[1])],
+    ],
+    ids=["nobody says", "another one", "another one since", "another one in the same second"],
+)
+def test_a_status_that_may_be_anothers_is_said_at_once(writers: list[tuple[str, str]]) -> None:
+    diff = followed()
+    assert counts(diff.seen(scaler(2, *writers), AT)) == [2]
+    assert diff.late(AT) == []
+
+
+def test_what_another_one_wrote_before_us_keeps_nothing_from_being_kept_back() -> None:
+    diff = followed()
+    assert diff.seen(scaler(2, ("manager", OURS[1]), ("tidewright", LATER)), AT) == []
+
+
+def test_another_change_is_said_at_once_with_the_status() -> None:
+    diff = followed()
+    diff.seen(scaler(2, OURS), AT)
+    assert counts(diff.seen(scaler(3, OURS, spec={"maxReplicas": 9}), AT)) == [3]
+    assert diff.late(AT) == []
+
+
+def test_another_object_of_the_name_is_said_at_once() -> None:
+    assert types(followed().seen(scaler(1, OURS, uid="v"), AT)) == [
+        "WatermarkPodAutoscalerGone",
+        "WatermarkPodAutoscalerObserved",
+    ]
+
+
+def test_of_what_is_gone_nothing_is_said_late() -> None:
+    diff = followed()
+    diff.seen(scaler(2, OURS), AT)
+    assert types(diff.deleted(scaler(2, OURS))) == ["WatermarkPodAutoscalerGone"]
+    assert diff.late(AT) == []
+
+
+def test_a_status_that_is_again_what_was_said_is_not_said() -> None:
+    diff = followed()
+    diff.seen(scaler(2, OURS), AT)
+    assert diff.seen(scaler(1, OURS), AT) == []
+    assert diff.late(AT) == []
+
+
+def test_a_list_keeps_nothing_back() -> None:
+    diff = followed()
+    diff.seen(scaler(2, OURS), AT)
+    diff.list_started()
+    assert counts(diff.seen(scaler(2, OURS), AT)) == [2]
+    diff.list_done()
+    assert diff.late(AT) == []
+
+
+def test_what_was_said_before_the_start_is_known_without_its_status() -> None:
+    before = followed().seen(scaler(2), AT)
+    diff = Diff(BY_NAME["watermarkpodautoscaler"])
+    for fact in before:
+        diff.said(fact)
+    assert diff.seen(scaler(3, OURS), AT) == []
+    assert counts(diff.late(AT)) == [3]
+
+
+@pytest.mark.parametrize("managed", [b"7", b'[{"manager":3,"subresource":"status"}]', b"null", b"[null]"])
+def test_writers_that_cannot_be_read_are_nobody(managed: bytes) -> None:
+    raw = scaler(2).replace(b'"managedFields":[]', b'"managedFields":' + managed)
+    assert managed in raw
+    assert counts(followed().seen(raw, AT)) == [2]
+
+
+def test_statuses_of_other_kinds_are_said_at_once() -> None:
+    diff = Diff(BY_NAME["shardset"])
+    diff.seen(scaler(1), AT)
+    assert counts(diff.seen(scaler(2, OURS), AT)) == [2]

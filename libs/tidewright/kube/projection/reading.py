@@ -12,6 +12,8 @@ import msgspec
 
 from tidewright.events.facts import ObjectFact, Owner, ShapeObserved, TemplateObserved
 
+AGENT = "tidewright"
+"""Who we are to API servers, and so the manager of the fields that we write."""
 REVISION = "deployment.kubernetes.io/revision"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -41,11 +43,13 @@ class Projection(msgspec.Struct, frozen=True):
         fact: with `at` 0.
         resource_version: of the object.
         shape: what is said once per content: the shape of a pod, the template of a workload; with `at` 0.
+        status_is_ours: we were the last to write its status; False where that is not looked at.
     """
 
     fact: ObjectFact
     resource_version: str
     shape: ShapeObserved | TemplateObserved | None = None
+    status_is_ours: bool = False
 
 
 Bytes: TypeAlias = bytes | msgspec.Raw

@@ -9,6 +9,7 @@ import msgspec
 from tidewright.events.autoscaler import DatadogMonitorObserved
 from tidewright.events.facts import ResourceFact
 from tidewright.kube.projection.reading import (
+    AGENT,
     UNREADABLE,
     Bytes,
     Meta,
@@ -18,20 +19,38 @@ from tidewright.kube.projection.reading import (
     malformed,
     unapplied,
 )
+from tidewright.kube.shapes import NULL
 from tidewright.kube.times import seconds_if_set
 
 
+class _Managed(msgspec.Struct):
+    manager: str | None = None
+    subresource: str | None = None
+    time: str | None = None
+
+
+class _WrittenMeta(Meta):
+    managedFields: msgspec.Raw = NULL  # noqa: N815
+
+
 class _Resource(msgspec.Struct):
-    metadata: Meta
+    metadata: _WrittenMeta
     spec: dict[str, Any] | None = None
     status: dict[str, Any] | None = None
 
 
 _resource = msgspec.json.Decoder(_Resource)
+_managed = msgspec.json.Decoder(list[_Managed] | None)
 
 
-def resource(kind: str, fact_type: type[ResourceFact]) -> Project:
-    """A projection for a custom resource: spec and status as they are stored."""
+def resource(kind: str, fact_type: type[ResourceFact], *, own_status: bool = False) -> Project:
+    """A projection for a custom resource: spec and status as they are stored.
+
+    Args:
+        kind: its name.
+        fact_type: of its facts.
+        own_status: it is looked at who was the last to write the status.
+    """
 
     def project(raw: Bytes) -> Projection:
         try:
@@ -52,11 +71,23 @@ def resource(kind: str, fact_type: type[ResourceFact]) -> Project:
                 spec=fields.spec or {},
                 status=fields.status or {},
             )
-            return Projection(fact, meta.resourceVersion)
+            ours = own_status and _is_ours(meta.managedFields)
+            return Projection(fact, meta.resourceVersion, status_is_ours=ours)
         except UNREADABLE as error:
             raise malformed(kind, raw, error) from error
 
     return project
+
+
+def _is_ours(managed: msgspec.Raw) -> bool:
+    """Whether we were the last to write a status. Times are whole seconds: not where somebody else wrote in the same one."""
+    try:
+        entries = _managed.decode(managed) or ()
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    writers = [(entry.time or "", entry.manager) for entry in entries if entry.subresource == "status"]
+    last = max((time for time, _ in writers), default="")
+    return {manager for time, manager in writers if time == last} == {AGENT}
 
 
 def datadog_monitor(raw: Bytes) -> Projection:
