@@ -216,3 +216,5 @@ def test_many_shapes_are_planned_as_fewer_classes_that_hold_them_all() -> None:
     found = search(asked)
     assert sum(sum(nodes.held) * nodes.nodes for nodes in found.nodes) == 2100
     assert found.bound.price <= found.price <= 1.05 * found.bound.price
+    assert found.steps > 0
+    assert search(asked, beside=1000 * found.price).steps == 0  # a thousandth of what else is ordered

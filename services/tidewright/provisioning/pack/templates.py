@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
+import numpy as np
 
 from tidewright.kube.devices.stock import Stock, among, lacking
 from tidewright.kube.podshape import PODS, NodeView, PodShape
@@ -16,6 +17,7 @@ from tidewright.kube.taints import HARD_EFFECTS
 from tidewright.provisioning.pack.classes import Item
 
 TOO_MANY_WAYS = "there are too many ways to hand out devices for its claims to try all of them"
+_LARGEST = 2**62
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -82,15 +84,38 @@ def fits_reason(shape: PodShape, template: Template) -> str:
     return short or (_lacks_devices(shape, template) if shape.claims else "")
 
 
-def fits_reasons(shapes: Iterable[PodShape], template: Template) -> list[str]:
-    """The same of many shapes: those that only their amounts can keep from such a node are compared with those alone."""
-    free, view = template.free(), template.view
-    tainted = any(taint.effect in HARD_EFFECTS for taint in view.taints)
-    open_to_all = not (tainted or view.unschedulable or any(picky(item.shape) for item in template.residents))
-    return [
-        _short(shape.requests, free) if open_to_all and only_amounts(shape) else fits_reason(shape, template)
-        for shape in shapes
-    ]
+class Asking:
+    """Shapes that one template after the other is asked about: of those that only their amounts can keep from a node, these alone are compared."""
+
+    def __init__(self, shapes: Sequence[PodShape]) -> None:
+        self.shapes = shapes
+        self._by_amounts = np.array([only_amounts(shape) for shape in shapes], dtype=np.bool_)
+        names = sorted({name for shape in shapes for name in shape.requests})
+        self._amounts = {
+            name: np.array([min(shape.requests.get(name, 0), _LARGEST) for shape in shapes], dtype=np.int64)
+            for name in names
+        }
+
+    def reasons(self, template: Template) -> dict[int, str]:
+        """Why one pod of a shape does not fit on a fresh node, by the shape's number; nothing of those that do."""
+        free, view = template.free(), template.view
+        tainted = any(taint.effect in HARD_EFFECTS for taint in view.taints)
+        open_to_all = not (
+            tainted or view.unschedulable or any(picky(item.shape) for item in template.residents)
+        )
+        if not open_to_all:
+            each = ((number, fits_reason(shape, template)) for number, shape in enumerate(self.shapes))
+            return {number: reason for number, reason in each if reason}
+        doubtful = ~self._by_amounts
+        for name, amounts in self._amounts.items():
+            doubtful |= amounts > min(free.get(name, 0), _LARGEST)
+        reasons: dict[int, str] = {}
+        for number in np.flatnonzero(doubtful).tolist():
+            shape = self.shapes[number]
+            by_amounts = self._by_amounts[number]
+            if reason := _short(shape.requests, free) if by_amounts else fits_reason(shape, template):
+                reasons[number] = reason
+        return reasons
 
 
 def _short(requests: Mapping[str, int], free: Mapping[str, int]) -> str:

@@ -14,7 +14,7 @@ from tidewright.provisioning.cluster.groups import Group, cannot_grow
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.estimate import cluster_limit, estimate, group_limit, node_limit
-from tidewright.provisioning.pack.templates import Estimate, fits_reasons
+from tidewright.provisioning.pack.templates import Asking, Estimate
 from tidewright.provisioning.scaleup import expander as exp
 from tidewright.provisioning.scaleup.plans import (
     ALL_OR_NOTHING,
@@ -64,24 +64,22 @@ def look(items: Sequence[Item], world: World) -> Look:
     fits: dict[NodeGroupId, list[int]] = {}
     valid: list[Group] = []
     shapes = [item.shape for item in items]
+    asking, claiming = Asking(shapes), [index for index, shape in enumerate(shapes) if shape.claims]
     for group in sorted(world.groups, key=lambda g: g.id):
         reason = cannot_grow(group, world.limits, world.current_nodes, world.settings.max_nodes_total)
         if reason:
             reasons[group.id] = reason
         if group.template is None:
             continue
-        good: list[int] = []
-        for index, (shape, short) in enumerate(
-            zip(shapes, fits_reasons(shapes, group.template), strict=True)
-        ):
-            why = short or (world.grid.tied(shape) if shape.claims else "")
-            if why:
-                item_reasons[index, group.id] = why
-            else:
-                good.append(index)
+        short = asking.reasons(group.template)
+        for index in claiming:
+            if index not in short and (tied := world.grid.tied(shapes[index])):
+                short[index] = tied
+        for index in sorted(short) if claiming else short:
+            item_reasons[index, group.id] = short[index]
         if not reason:
             valid.append(group)
-            fits[group.id] = good
+            fits[group.id] = [index for index in range(len(shapes)) if index not in short]
     valid = [g for g in valid if not _needless(g, fits)]
     able = {g.id: frozenset(fits[g.id]) for g in valid if fits[g.id]}
     return Look(valid, fits, able, reasons, item_reasons)

@@ -15,6 +15,7 @@ from tidewright.provisioning.cluster.groups import Group, cannot_grow, sibling
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.scaleup.coming import planned
+from tidewright.provisioning.scaleup.expander import Option
 from tidewright.provisioning.scaleup.leastcost.domains import uneven
 from tidewright.provisioning.scaleup.leastcost.planning import (
     GroupShare,
@@ -202,29 +203,34 @@ class _Rounds:
             return
         options = []
         for share in joint.shares:
-            step = self._shared(share, joint.prices, waiting, asked)
+            option = as_option(share.group, share.estimate, share.items)
+            step = self._shared(share, option, joint.prices, asked)
             if step.result == SUCCESSFUL:
-                options.append(as_option(share.group, share.estimate, waiting))
-                self._take(step, waiting)
+                options.append(option)
+                self._take(step, share.items)
         self.first.options = tuple(options)
         self.total.why = reasons_of(joint)
         self._settle()
 
-    def _shared(self, share: GroupShare, prices: Prices, waiting: Sequence[Item], asked: Look) -> Plan:
+    def _shared(self, share: GroupShare, option: Option, prices: Prices, asked: Look) -> Plan:
         """One group's part made into sizes, together with groups that are alike and cost the same."""
-        name, held = share.group.id, share.estimate.placed
         price = prices.node
         now = {group.id: group for group in self.trial.groups}
-        valid = [now[g.id] for g in asked.valid if g.id in now and price.get(g.id) == price[name]]
-        mine = {number for number, pods in enumerate(held) if pods}
+        valid = [now[g.id] for g in asked.valid if g.id in now and price.get(g.id) == price[share.group.id]]
+        mine = {number: index for index, number in enumerate(share.numbers)}
+        held = share.estimate.placed
         return cut_and_share(
-            Plan(result=NO_OPTIONS, option_pods=held, placed=(0,) * len(waiting)),
-            as_option(share.group, share.estimate, waiting),
+            Plan(result=NO_OPTIONS, option_pods=held, placed=(0,) * len(held)),
+            option,
             share.estimate,
-            items=[Item(item.shape, pods) for item, pods in zip(waiting, held, strict=True)],
+            items=share.items,
             valid=valid,
             fits={
-                g.id: [n for n in asked.fits[g.id] if n in mine and not self._apart(waiting[n], g, share)]
+                g.id: [
+                    mine[n]
+                    for n in asked.fits[g.id]
+                    if n in mine and not self._apart(share.items[mine[n]], g, share)
+                ]
                 for g in valid
             },
             world=self.trial,

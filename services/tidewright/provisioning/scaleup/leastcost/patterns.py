@@ -60,40 +60,43 @@ def filled_up(
 ) -> Floats:
     """Nodes of these groups, each with what it holds, filled up."""
     requests = problem.requests.astype(np.float64)
-    resources = range(requests.shape[1])
     full = held.copy()
     at = np.arange(len(groups))  # of the rows below, which are those that still take something
     fresh = problem.capacity[groups].astype(np.float64)
     free = fresh - np.einsum("ij,jk->ik", held, requests) if held.any() else fresh.copy()
     left = np.minimum(problem.most[groups], counts[None]) - held
     able: Mask = (left > 0) & (worth > 0)[None]
-    if problem.enemies is not None:
+    enemies = problem.enemies
+    if enemies is not None:
         there = (held > 0).astype(np.float64)
-        able &= np.einsum("ij,jk->ik", there, problem.enemies.astype(np.float64)) == 0
+        able &= np.einsum("ij,jk->ik", there, enemies.astype(np.float64)) == 0
+    some = np.flatnonzero(np.logical_or.reduce(able, axis=0))  # of the columns below
+    requests, worth, left, able = requests[some], worth[some], left[:, some], able[:, some]
+    if enemies is not None:
+        enemies = enemies[np.ix_(some, some)]
     size = _size(requests, fresh if way.fixed else free, way)
+    asked = np.ascontiguousarray(requests.T)
     while True:
-        for r in resources:
-            able &= requests[None, :, r] <= free[:, r, None]
+        for r, amounts in enumerate(asked):
+            able &= amounts <= free[:, r, None]
         going: Mask = np.logical_or.reduce(able, axis=1)
         if not going.any():
             return full
         if 4 * np.count_nonzero(going) <= 3 * len(going):
             at, free, left, able, size = at[going], free[going], left[going], able[going], size[going]
-        rows = np.arange(len(at))
-        score = np.where(able, worth[None] / size, -1.0)
-        best = score.argmax(axis=1)
-        room = left[rows, best]
-        for r in resources:
-            amount = requests[best, r]
-            fits = np.floor(free[:, r] / np.maximum(amount, 1.0))
-            room = np.where(amount > 0, np.minimum(room, fits), room)
-        taken = np.where(able[rows, best], room if way.whole else np.ceil(room / 2.0), 0.0)
-        free -= taken[:, None] * requests[best]
-        full[at, best] += taken
-        left[rows, best] -= taken
-        able &= left > 0
-        if problem.enemies is not None:
-            able &= ~(problem.enemies[best] & (taken > 0)[:, None])
+        best = np.where(able, worth / size, -1.0).argmax(axis=1)
+        cells = best + np.arange(0, able.size, len(some))
+        amounts, there = requests.take(best, axis=0), left.take(cells)
+        fits = np.where(amounts > 0, np.floor(free / np.maximum(amounts, 1.0)), there[:, None])
+        room = np.minimum(np.minimum.reduce(fits, axis=1, initial=np.inf), there)
+        taken = np.where(able.take(cells), room if way.whole else np.ceil(room / 2.0), 0.0)
+        free -= taken[:, None] * amounts
+        full[at, some.take(best)] += taken
+        there -= taken
+        left.put(cells, there)
+        able.put(cells[there <= 0], False)
+        if enemies is not None:
+            able &= ~(enemies[best] & (taken > 0)[:, None])
         if not way.fixed:
             size = _size(requests, free, way)
 
@@ -167,10 +170,11 @@ def enlarged(problem: Problem, worth: Floats, counts: Ints, group: int, pattern:
 def _size(requests: Floats, free: Floats, way: Way) -> Floats:
     """How much a pod of each class takes of what a node of each group has."""
     size = np.zeros((len(free), len(requests)))
+    parts = 1.0 / np.maximum(free, 1.0)
     for r in range(requests.shape[1]):
-        part = requests[None, :, r] * (1.0 / np.maximum(free[:, r], 1.0))[:, None]
-        size += part * part if way.squared else part
-    return np.maximum(size, 1e-12)
+        part = requests[:, r] * parts[:, r, None]
+        size += np.multiply(part, part, out=part) if way.squared else part
+    return np.maximum(size, 1e-12, out=size)
 
 
 class Pool:

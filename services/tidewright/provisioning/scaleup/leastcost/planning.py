@@ -35,11 +35,16 @@ _LARGEST_PRICE = 2**30
 
 
 class GroupShare(NamedTuple):
-    """One group's part: how many nodes, and what they hold of these shapes."""
+    """One group's part: how many nodes, and what they hold.
+
+    Attributes:
+        items: so many pods of these shapes; `numbers` are theirs among all that were to be planned.
+    """
 
     group: Group
     estimate: Estimate
-    shapes: Sequence[PodShape]
+    items: Sequence[Item]
+    numbers: Sequence[int]
 
 
 class Joint(NamedTuple):
@@ -54,11 +59,10 @@ class Joint(NamedTuple):
 
 
 class _Wanted(NamedTuple):
-    """What is planned as one class of pods: an item by its number, or what of it goes to one domain, and the groups whose nodes take it."""
+    """What is planned as one class of pods: an item by its number, or what of it goes to one domain."""
 
     number: int
     item: Item
-    groups: frozenset[NodeGroupId]
 
 
 def plain(shape: PodShape, related: Iterable[PodShape]) -> bool:
@@ -104,22 +108,23 @@ def jointly(
         divided: shapes that are spread over domains, and are plain but for that.
     """
     several = [g for g in groups if not g.zero_or_max and g.template is not None and fits[g.id]]
+    able = {group.id: frozenset(fits[group.id]) for group in several} if divided else {}
     related = related_to(world.grid, [item.shape for item in items])
-    hosts: dict[int, set[NodeGroupId]] = {}
-    for group in several:
-        for number in fits[group.id]:
-            hosts.setdefault(number, set()).add(group.id)
+    held = sorted({number for group in several for number in fits[group.id]})
     wanted: list[_Wanted] = []
-    for number in sorted(hosts):
+    place: dict[int, int] = {}
+    parts: dict[NodeGroupId, list[int]] = {group.id: [] for group in several}
+    for number in held:
         item = items[number]
         if item.shape.digest in divided:
-            holding = [g for g in several if g.id in hosts[number]]
-            wanted += [
-                _Wanted(number, Item(item.shape, part.pods), part.groups)
-                for part in parts_of(item, holding, world.grid)
-            ]
+            holding = [g for g in several if number in able[g.id]]
+            for part in parts_of(item, holding, world.grid):
+                for name in part.groups:
+                    parts[name].append(len(wanted))
+                wanted.append(_Wanted(number, Item(item.shape, part.pods)))
         elif plain(item.shape, related):
-            wanted.append(_Wanted(number, item, frozenset(hosts[number])))
+            place[number] = len(wanted)
+            wanted.append(_Wanted(number, item))
     if not wanted:
         return None
     pods = [each.item for each in wanted]
@@ -128,7 +133,7 @@ def jointly(
     columns = [
         Column(
             template=g.template,
-            fits=frozenset(index for index, each in enumerate(wanted) if g.id in each.groups),
+            fits=frozenset([*parts[g.id], *(place[number] for number in fits[g.id] if number in place)]),
             price=max(1, prices.node[g.id] // unit),
             room=g.room + g.max * len(g.also),
         )
@@ -139,10 +144,9 @@ def jointly(
     if found is None:
         return None
     layouts, least = found
+    numbers = {each.item.shape.digest: each.number for each in wanted}
     shares = [
-        GroupShare(g, _estimate(layouts, wanted, len(items)), [item.shape for item in items])
-        for g, layouts in zip(several, layouts, strict=True)
-        if layouts
+        _share(g, layouts, items, numbers) for g, layouts in zip(several, layouts, strict=True) if layouts
     ]
     cost = sum(prices.node[share.group.id] * share.estimate.nodes for share in shares)
     return Joint(
@@ -169,12 +173,12 @@ def _layouts(
 ) -> tuple[_Layouts, int] | None:
     """Per group what its nodes hold, and what no nodes for these items cost less than; None where they cannot be made few classes."""
     layouts: _Layouts = [[] for _ in columns]
-    bound = 0
+    bound = beside = 0
     for averaged in (True, True, False):
         problem = problem_of(items, columns, limits, mean=averaged)
         if len(problem.counts) > 2 * MOST_CLASSES:
             return None
-        found = search(problem)
+        found = search(problem, beside)
         whole = len(problem.counts) == len(items)
         if whole or not averaged:
             bound = bound or found.bound.price
@@ -189,6 +193,7 @@ def _layouts(
             there = {items[item].shape.digest: number for item, number in pods}
             layouts[group].append(Layout(several, dict(sorted(there.items()))))
         nodes = Counter(group for group, _ in made.held)
+        beside += sum(columns[group].price * n for group, n in nodes.items())
         left = [n for n, pods in enumerate(made.rest.tolist()) if pods]
         if not left:
             break
@@ -239,12 +244,18 @@ def _drawn(queue: list[list[int]], pods: int, nodes: int) -> list[tuple[int, int
     return drawn
 
 
-def _estimate(layouts: Sequence[Layout], wanted: Sequence[_Wanted], items: int) -> Estimate:
-    placed: Counter[str] = Counter()
+def _share(
+    group: Group, layouts: Sequence[Layout], items: Sequence[Item], numbers: Mapping[str, int]
+) -> GroupShare:
+    """`numbers`: of each shape among the items."""
+    placed: Counter[int] = Counter()
     for layout in layouts:
         for digest, pods in layout.pods.items():
-            placed[digest] += pods * layout.nodes
-    counts = [0] * items
-    for each in wanted:
-        counts[each.number] = placed[each.item.shape.digest]
-    return Estimate(sum(layout.nodes for layout in layouts), tuple(counts), tuple(layouts))
+            placed[numbers[digest]] += pods * layout.nodes
+    held = sorted(+placed)
+    return GroupShare(
+        group,
+        Estimate(sum(layout.nodes for layout in layouts), tuple(placed[n] for n in held), tuple(layouts)),
+        [Item(items[n].shape, placed[n]) for n in held],
+        held,
+    )

@@ -87,17 +87,17 @@ def problem_of(
     requests, capacity = requests.reshape(len(items), len(names)), capacity.reshape(len(columns), len(names))
     fits = np.zeros((len(columns), len(items)), dtype=np.bool_)
     for number, column in enumerate(columns):
-        fits[number, sorted(column.fits)] = True
+        fits[number, list(column.fits)] = True
     hostile, alone = _conflicts(items)
     most = np.where(fits, _most(requests, capacity), 0)
     most[:, alone] = np.minimum(most[:, alone], 1)
-    barred = (_most(requests, capacity) > 0) & ~fits
+    barred = _holds(requests, capacity) & ~fits
     apart = frozenset((*hostile, *alone))
     members = _classes(requests, capacity, barred, apart, most_classes)
     several = np.array([item.count for item in items], dtype=np.int64)
-    counts = np.array([several[list(each)].sum() for each in members], dtype=np.int64)
-    asked = requests
+    counts, asked = several, requests
     if len(members) < len(items):
+        counts = np.array([several[list(each)].sum() for each in members], dtype=np.int64)
         of_each = [(requests[list(each)], several[list(each)]) for each in members]
         asked = np.array(
             [-(-(r * n[:, None]).sum(axis=0) // n.sum()) if mean else r.max(axis=0) for r, n in of_each]
@@ -145,6 +145,14 @@ def _most(requests: Ints, capacity: Ints) -> Ints:
     return most
 
 
+def _holds(requests: Ints, capacity: Ints) -> Mask:
+    """Per group and item, whether the amounts on a node allow one pod of it."""
+    holds = np.ones((len(capacity), len(requests)), dtype=np.bool_)
+    for resource in range(requests.shape[1]):
+        holds &= requests[None, :, resource] <= capacity[:, resource, None]
+    return holds
+
+
 def _conflicts(items: Sequence[Item]) -> tuple[Mapping[int, set[int]], list[int]]:
     """Items that cannot share a node: with which others, and those of which a node takes one pod."""
     hostile: dict[int, set[int]] = {}
@@ -174,17 +182,21 @@ def _classes(
     single = tuple((i,) for i in range(len(requests)))
     if len(single) <= most_classes:
         return single
-    open_to = (_most(requests, capacity) > 0) & ~barred
+    open_to = _holds(requests, capacity) & ~barred
+    others = np.packbits(barred.T, axis=1)
+    itself = np.arange(len(requests), dtype=np.int64)
+    kept_apart = np.zeros(len(requests), dtype=np.bool_)
+    kept_apart[list(apart)] = True
     for bits in (10, 8, 6, 5, 4, 3, 2, 1):
         rounded = _rounded_up(requests, bits)
-        still = (_most(rounded, capacity) > 0) & ~barred
+        still = _holds(rounded, capacity) & ~barred
         # What would fit nowhere for what is added to it stays what it is; with many digits, also what would fit in fewer groups.
         worse = still < open_to if bits > _COARSE else ~np.logical_or.reduce(still, axis=0)[None]
-        own: Mask = np.logical_or.reduce(worse, axis=0)
-        kinds: dict[tuple[object, ...], list[int]] = {}
-        for i in range(len(requests)):
-            alone = i in apart or bool(own[i])
-            key = (i if alone else -1, rounded[i].tobytes(), barred[:, i].tobytes())
+        alone = kept_apart | np.logical_or.reduce(worse, axis=0)
+        numbers = np.column_stack([np.where(alone, itself, -1), rounded])
+        keys = np.concatenate([numbers.view(np.uint8), others], axis=1)
+        kinds: dict[bytes, list[int]] = {}
+        for i, key in enumerate(keys.view(f"V{keys.shape[1]}")[:, 0].tolist()):
             kinds.setdefault(key, []).append(i)
         if len(kinds) <= most_classes:
             break

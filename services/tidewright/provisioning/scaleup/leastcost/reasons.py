@@ -34,13 +34,12 @@ def one_by_one(price: int | None, other: int | None) -> tuple[Because, ...]:
 
 
 def _chosen(share: GroupShare, price: int) -> Because:
-    held = [(pods, shape) for shape, pods in zip(share.shapes, share.estimate.placed, strict=True) if pods]
-    _, most = max(held, key=lambda each: (each[0], each[1].digest))
+    most = max(share.items, key=lambda item: (item.count, item.shape.digest)).shape
     return because(
         "ChosenFor",
         group=share.group.id,
         pods=share.estimate.pods,
-        shapes=len(held),
+        shapes=len(share.items),
         asks=_asks(most),
         price=_amount(price),
     )

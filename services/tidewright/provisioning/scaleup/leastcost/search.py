@@ -171,15 +171,18 @@ def _worth(pods: Floats, worth: Floats) -> float:
     return float(added(pods * worth))
 
 
-def search(problem: Problem) -> SearchResult:
-    """The plan of least cost that a bounded search finds; it places as many pods as it can."""
+def search(problem: Problem, beside: int = 0) -> SearchResult:
+    """The plan of least cost that a bounded search finds; it places as many pods as it can.
+
+    `beside` is what the nodes cost that are planned already: what cannot make the whole noticeably cheaper is not improved.
+    """
     bound = bound_of(problem)
     drafts = [_Draft(problem), _Draft(problem)]
     for draft, portion in zip(drafts, (1.0, PORTION), strict=True):
         draft.greedily(bound.worth, portion)
     first = best = min(drafts, key=_cost)
     steps = 0
-    if first.unplaced() or first.price() > ENOUGH * bound.price:
+    if first.unplaced() or first.price() > ENOUGH * bound.price + (ENOUGH - 1.0) * beside:
         better, steps, limit_prices = _better(problem, bound, drafts)
         best = min((first, better), key=_cost)
         if limit_prices.any():
