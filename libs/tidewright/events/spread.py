@@ -40,15 +40,17 @@ class TargetReplicasObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.ta
 
 
 class KindRefused(ObjectFact, frozen=True, kw_only=True, tag="fact.kind-refused.v1"):
-    """Objects of a whitelisted kind may not be read; `name` is `<kind>.<group>`.
+    """Objects of a whitelisted kind may not be read, or of one that autoscalers scale; `name` is `<kind>.<group>`.
 
     Attributes:
-        error: what the API server says; empty once they can be read (again).
+        error: what the API server says; empty once they can be read (again), or nobody asks any longer.
+        scaled: it is said of what autoscalers scale, whatever is said of it as a whitelisted kind.
     """
 
     group: str
     kind: str
     error: str = ""
+    scaled: bool = False
 
 
 class SubsetRule(msgspec.Struct, frozen=True, omit_defaults=True):

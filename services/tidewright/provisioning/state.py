@@ -453,7 +453,8 @@ class State(msgspec.Struct, dict=True):
         forms: digest of their templates to what is kept of them.
         scalings: workload to the decision to scale it of which nothing is seen yet.
         came_s: kind of workload to how long it has taken its pods to come, of late.
-        unread: kinds of workloads, as `Kind.group`, to why their objects may not be read.
+        unread: kinds of workloads, as `Kind.group`, to why their objects may not be read, as spread's whitelist has them.
+        unread_scaled: the same, as autoscalers scale them.
         spreads: WorkloadSpreads, by namespace and name.
         subsets: pods that one of them has put somewhere, to its name and that of the subset.
         foreseen: workload to what was ordered for pods of it before they were there.
@@ -508,6 +509,7 @@ class State(msgspec.Struct, dict=True):
     came_s: dict[str, float] = {}
     foreseen: dict[str, Foreseen] = {}
     unread: dict[str, str] = {}
+    unread_scaled: dict[str, str] = {}
     spreads: dict[ObjectKey, Spreading] = {}
     subsets: dict[PodKey, str] = {}
     objects: dict[str, dict[str, JsonObject]] = {}

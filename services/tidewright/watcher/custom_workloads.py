@@ -147,6 +147,8 @@ class CustomWorkloads:
         self._config_map = config_map
         self._spreads: dict[tuple[str, str], WorkloadSpreadObserved] = {}
         self._whitelist = Whitelist()
+        self._listed = False
+        """Whether the whitelist is known by now."""
         self._changed = asyncio.Event()
         self._sayings = Sayings(log, appender, stamp, max_age_s)
         self._scales = Scales(kube, self._say)
@@ -179,6 +181,7 @@ class CustomWorkloads:
         await self._appender.keep(self._own, kind=CUSTOM)
 
     async def _own(self) -> None:
+        self._listed = False
         position = await self._appender.claim()
         self._stamp.raise_to(position.at)
         await self._sayings.read_back(
@@ -230,6 +233,7 @@ class CustomWorkloads:
             except BadWhitelist as error:
                 _log.error("the whitelist is left as it was", error=str(error), do="correct the ConfigMap")
                 continue
+            self._listed = True
             self._changed.set()
 
     async def _arrange(self, tasks: asyncio.TaskGroup) -> None:
@@ -243,7 +247,8 @@ class CustomWorkloads:
             desired: dict[GroupKind | Place, Coroutine[Any, Any, None]] = {}
             targets = (target_of(fact) for fact in self._spreads.values())
             self._scales.follow(frozenset(target for target in targets if target is not None))
-            for kind in kinds_of(self._whitelist, self._spreads.values()):
+            kinds = kinds_of(self._whitelist, self._spreads.values())
+            for kind in kinds:
                 desired[kind] = self._follow_kind(kind)
             for place in places.values():
                 if place is not None:
@@ -257,6 +262,8 @@ class CustomWorkloads:
                 running.pop(what).cancel()
                 if isinstance(what, GroupKind):
                     self._scales.forget_kind(what)
+            for kind in sorted(self._watch.told_refused - {*kinds}) if self._listed else ():
+                self._watch.say_refused(kind, "")  # nobody asks any longer
             await self._changed.wait()
             self._changed.clear()
 

@@ -97,7 +97,7 @@ class ScaledWorkloads:
         self._once = Once()
         self._watch = WorkloadWatch(
             kube, discovery, log, self._sayings,
-            kind=KIND, refused=REFUSED, seen=self._seen, gone=self._gone, why=why_refused,
+            kind=KIND, refused=REFUSED, seen=self._seen, gone=self._gone, why=why_refused, scaled=True,
         )  # fmt: skip
 
     @property

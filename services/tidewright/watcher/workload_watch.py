@@ -123,6 +123,7 @@ class WorkloadWatch:
         seen: Callable[[Seen], Awaitable[None]],
         gone: Callable[[str, GroupKind, str], None],
         why: Callable[[KubeError, Resource], str] = lambda error, _: str(error),
+        scaled: bool = False,
     ) -> None:
         """Of what is seen nothing is said here but templates, refusals, and what is gone.
 
@@ -136,6 +137,7 @@ class WorkloadWatch:
             seen: takes an object as it is now.
             gone: takes namespace, kind and name of one that is gone.
             why: says why a kind may not be read.
+            scaled: they are followed because autoscalers scale them.
         """
         self._kube = kube
         self._discovery = discovery
@@ -146,6 +148,7 @@ class WorkloadWatch:
         self._seen = seen
         self._gone_too = gone
         self._why = why
+        self._scaled = scaled
         self._once = Once()
         self._inherited: dict[str, WorkloadObserved] = {}
 
@@ -158,10 +161,18 @@ class WorkloadWatch:
     @property
     def told(self) -> set[GroupKind]:
         """Kinds of which something was said that still holds."""
+        return self._kinds_on(self._kind, self._refused)
+
+    @property
+    def told_refused(self) -> set[GroupKind]:
+        """Kinds of which it was said whether they may be read."""
+        return self._kinds_on(self._refused)
+
+    def _kinds_on(self, *tokens: str) -> set[GroupKind]:
         found = set[GroupKind]()
         for subject in self._sayings.said:
             token, *names = self._log.subjects.parse(subject).rest
-            if token in (self._kind, self._refused) and len(names) == 2:
+            if token in tokens and len(names) == 2:
                 kind, _, group = unescape(names[1]).partition("/")[0].partition(".")
                 found.add(GroupKind(group, kind))
         return found
@@ -260,7 +271,9 @@ class WorkloadWatch:
 
     def say_refused(self, kind: GroupKind, error: str) -> None:
         """Say that a kind may not be read; and that it can be, if the contrary was said."""
-        fact = KindRefused(at=0.0, name=str(kind), group=kind.group, kind=kind.kind, error=error)
+        fact = KindRefused(
+            at=0.0, name=str(kind), group=kind.group, kind=kind.kind, error=error, scaled=self._scaled
+        )
         subject = self._log.subjects.fact(ALL, self._refused, "", fact.name)
         if error or subject in self._sayings.said:
             self._sayings.say(subject, fact)

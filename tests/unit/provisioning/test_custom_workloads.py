@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.provisioning.test_foreseen_decisions import DECIDED
@@ -13,6 +14,7 @@ from tidewright.events.base import ObjectRef
 from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.facts import WorkloadGone
 from tidewright.events.spread import KindRefused
+from tidewright.provisioning.fold.forgetting import MOST_UNREAD
 
 FLEET = ObjectRef(
     api_version="games.example.com/v1", kind="Fleet", namespace="ns", name="arena", uid="uid-arena"
@@ -88,10 +90,11 @@ def grows(cluster: Workloads, **more: Any) -> None:
     cluster.settle()
 
 
-def refused(cluster: Workloads, error: str) -> None:
+def refused(cluster: Workloads, error: str, *, scaled: bool = False) -> None:
     fleets = KindRefused(
-        at=cluster.now, name="Fleet.games.example.com", group="games.example.com", kind="Fleet", error=error
-    )
+        at=cluster.now, name="Fleet.games.example.com", group="games.example.com", kind="Fleet", error=error,
+        scaled=scaled,
+    )  # fmt: skip
     cluster.tell(fleets)
 
 
@@ -134,3 +137,49 @@ def test_of_a_workload_that_is_told_to_be_gone_nothing_is_expected_or_kept() -> 
     )
     cluster.advance(100)
     assert (cluster.state.workloads, cluster.state.foreseen) == ({}, {})
+
+
+def test_what_one_part_of_the_watcher_may_not_read_stands_whatever_the_other_one_may() -> None:
+    """Spread's whitelist has the kind, and nobody scales it any longer; or the other way round."""
+    cluster = Workloads(DECIDED, boots=False)
+    refused(cluster, "403: as whitelisted")
+    refused(cluster, "403: as scaled", scaled=True)
+    refused(cluster, "", scaled=True)
+    grows(cluster)
+    (told,) = cluster.object_events("WorkloadUnreadable")
+    assert "403: as whitelisted" in told.message
+    refused(cluster, "403: as scaled", scaled=True)
+    refused(cluster, "")
+    grows(cluster)
+    assert "403: as scaled" in cluster.object_events("WorkloadUnreadable")[1].message
+    refused(cluster, "", scaled=True)
+    grows(cluster)
+    assert len(cluster.object_events("WorkloadUnreadable")) == 2
+    assert cluster.state.said == {}
+
+
+def test_of_how_many_it_is_remembered_that_they_were_told_to_be_unreadable_is_bounded() -> None:
+    """That they are gone is not heard of."""
+    cluster = Workloads(DECIDED, boots=False)
+    refused(cluster, "403")
+    for number in range(MOST_UNREAD + 10):
+        grows(cluster, target=msgspec.structs.replace(FLEET, name=f"arena-{number}"))
+    assert len(cluster.object_events("WorkloadUnreadable")) == MOST_UNREAD + 10
+    assert list(cluster.state.said) == [f"Fleet/ns/arena-{number}" for number in range(10, MOST_UNREAD + 10)]
+
+
+def test_of_two_kinds_of_one_name_the_end_of_the_one_leaves_the_other() -> None:
+    """A StatefulSet of Kruise's that nobody scales any longer, or of which the last word is read again at a restart."""
+    cluster = Workloads(DECIDED, boots=False)
+    cluster.add_group("g", maximum=20)
+    cluster.workload("StatefulSet", "arena", 3, template=cluster.form())
+    other = WorkloadGone(
+        at=cluster.now, namespace="ns", name="arena", uid="of-kruise", kind="StatefulSet",
+        api_version="apps.kruise.io/v1beta1",
+    )  # fmt: skip
+    cluster.tell(other)
+    assert cluster.state.workloads.keys() == cluster.state.replicas.keys() == {"StatefulSet/ns/arena"}
+    cluster.settle()
+    assert orders(cluster) == [("g", 3)]
+    cluster.tell(msgspec.structs.replace(other, uid="uid-arena", api_version="apps/v1"))
+    assert (cluster.state.workloads, cluster.state.replicas) == ({}, {})

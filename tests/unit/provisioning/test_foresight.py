@@ -13,9 +13,14 @@ from tidewright.events import provisioning as p
 from tidewright.events import registry
 from tidewright.events.config import ConfigSet
 from tidewright.events.placement import PlacementObjectObserved
+from tidewright.host.fold.order import Decided, Fold, cause_of
+from tidewright.log.subjects import ALL
+from tidewright.provisioning.decide import DECIDER
 from tidewright.provisioning.foresight.kept import Workload
 from tidewright.provisioning.foresight.shares import MOST_S
 from tidewright.provisioning.foresight.wanted import WorkloadPods, lacking
+from tidewright.provisioning.settings import Settings
+from tidewright.provisioning.state import State
 
 
 def orders(cluster: Workloads) -> list[tuple[str, int]]:
@@ -623,7 +628,7 @@ def test_orders_for_pods_that_are_wanted_no_longer_are_taken_back_and_that_is_to
     assert cluster.state.foreseen == {}
 
 
-def test_what_was_ordered_for_pods_that_are_there_is_forgotten_though_their_workload_never_says_so() -> None:
+def all_there_though_nobody_says_so() -> Workloads:
     cluster = grown()
     cluster.settle()
     shape, sets = cluster.shape({"cpu": 3000}), replica_set("web-1")
@@ -635,7 +640,26 @@ def test_what_was_ordered_for_pods_that_are_there_is_forgotten_though_their_work
     cluster.made("web-1-7", shape, sets, node="g-7")
     cluster.pod("another", shape)
     cluster.settle()
-    assert cluster.state.foreseen == {}
+    return cluster
+
+
+def test_what_was_ordered_for_pods_that_are_there_is_forgotten_though_their_workload_never_says_so() -> None:
+    assert all_there_though_nobody_says_so().state.foreseen == {}
+
+
+def test_it_is_forgotten_as_well_by_who_folds_the_log_where_nothing_is_expected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """State is a function of the log, and of no setting: a plan of other settings would go on from another one."""
+    cluster = all_there_though_nobody_says_so()
+    recorded: dict[int, list[Decided]] = {}
+    for decision in cluster.said:
+        recorded.setdefault(cause_of(decision.id)[0], []).append(Decided(decision, registry.encode(decision)))
+    monkeypatch.setattr("tidewright.provisioning.settings.read", lambda _: (Settings(foresight="off"), ()))
+    fold: Fold[State] = Fold(DECIDER, ALL)
+    for seq, body in cluster.log:
+        fold.replay(seq, body, registry.read(body), recorded.get(seq, []))
+    assert msgspec.json.encode(fold.state) == msgspec.json.encode(cluster.state)
 
 
 def test_pods_that_have_come_and_go_again_are_nothing_to_tell() -> None:

@@ -48,6 +48,7 @@ NEW = {
     "forms",
     "scalings",
     "came_s",
+    "unread_scaled",
     "foreseen",
     "spreads",
     "subsets",

@@ -254,7 +254,7 @@ async def test_what_goes_while_a_kind_is_handed_over_to_spreads_part_is_told_to_
     async with watching(cluster, nats, tmp_path, **options):
         for _ in range(2):
             await heard.until(WorkloadObserved)
-        cluster.answers[FLEETS] = refusal(503, "ServiceUnavailable", "not now")
+        cluster.answers[FLEETS] = lambda: refusal(503, "ServiceUnavailable", "not now")
         asked = cluster.requests.count(FLEETS)
         await cluster.put(MAPS, "ops", "kruise-configuration", data=WHITELISTED)
         while cluster.requests.count(FLEETS) == asked:  # noqa: ASYNC110 - by spread's part
@@ -341,6 +341,30 @@ async def test_a_kind_is_followed_in_another_version_once_its_own_is_served_no_l
         assert (await heard.until(WorkloadGone)).name == "web"
     assert cluster.requests.count(FLEETS) == asked
     assert not [event for event in heard.all if isinstance(event, WorkloadGone) and event.name != "web"]
+
+
+@pytest.mark.parametrize("meanwhile", [False, True])
+async def test_a_kind_that_the_whitelist_has_no_longer_is_refused_no_longer(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path, meanwhile: bool
+) -> None:
+    """Nobody asks; and what autoscalers scale of it is another part's to tell."""
+    options = await served_with_a_whitelist(cluster)
+    await cluster.put(MAPS, "ops", "kruise-configuration", data=WHITELISTED)
+    cluster.answers[FLEETS] = lambda: refusal(403, "Forbidden", "fleets is forbidden")
+    whitelisted, scales = Heard(tail, "kindrefused"), Heard(tail, "scaledkindrefused")
+    async with watching(cluster, nats, tmp_path, **options):
+        assert "fleets is forbidden" in (await whitelisted.until(KindRefused)).error
+        if not meanwhile:
+            await cluster.drop(MAPS, "ops", "kruise-configuration")
+            assert (await whitelisted.until(KindRefused)).error == ""
+    if meanwhile:
+        await cluster.drop(MAPS, "ops", "kruise-configuration")
+    async with watching(cluster, nats, tmp_path, **options):
+        if meanwhile:
+            assert (await whitelisted.until(KindRefused)).error == ""
+        told = await scales.until(KindRefused)
+        assert (told.scaled, "fleets is forbidden" in told.error) == (True, True)
+    assert not any(fact.scaled for fact in whitelisted.all if isinstance(fact, KindRefused))
 
 
 async def test_replicas_at_paths_are_read_in_another_version_once_the_one_is_served_no_longer(

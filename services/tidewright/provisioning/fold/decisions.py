@@ -23,13 +23,14 @@ from tidewright.provisioning.fold import buffers, consolidating, removals
 from tidewright.provisioning.fold.common import (
     BEGINNING,
     DID_NOT_COME,
+    NOT_READ,
     OF_WORKLOADS,
     REQUEST_KIND,
     STANDING,
     not_ordered,
     shrink_open,
 )
-from tidewright.provisioning.fold.forgetting import set_sets
+from tidewright.provisioning.fold.forgetting import forget_told_unread, set_sets
 from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.foresight.kept import MOST_PLANS, Foreseen
 from tidewright.provisioning.group_ids import NodeGroupId
@@ -415,6 +416,8 @@ def _said(state: State, event: RecordObjectEvent, _touched: Touched) -> None:
     if event.reason in OF_WORKLOADS:
         key = owner_key(event.target.kind, event.target.namespace, event.target.name)
         state.said[key] = event.message
+    if event.reason == NOT_READ:
+        forget_told_unread(state, event.target.kind)
     if event.reason == DID_NOT_COME:
         state.foreseen.pop(owner_key(event.target.kind, event.target.namespace, event.target.name), None)
     if event.target.kind == "Pod":

@@ -484,8 +484,9 @@ def _workload(state: State, event: f.WorkloadObserved, touched: Touched) -> None
 
 def _workload_gone(state: State, event: f.WorkloadGone, touched: Touched) -> None:
     buffers.workload(state, event, touched)
-    workloads.gone(state, event)
     key = owner_key(event.kind, event.namespace, event.name)
+    if not workloads.gone(state, event, key):
+        return
     if state.replicas.pop(key, None) is not None:
         _owner_changed(state, key)
 

@@ -14,8 +14,11 @@ import msgspec
 from tidewright.provisioning.foresight.wanted import all_there
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.index import Index
-from tidewright.provisioning.index.indexing import count_sets, index_of
+from tidewright.provisioning.index.indexing import count_sets, counting_of, index_of
 from tidewright.provisioning.state import Request, State
+
+MOST_UNREAD = 200
+"""Of so many workloads of a kind it is remembered that they were told to be unreadable."""
 
 
 def untell_shape(state: State, digest: str) -> None:
@@ -71,9 +74,7 @@ def forget_come(state: State) -> None:
     """Forget what was ordered for pods that are all there by now, also where their workload never says so."""
     if not state.foreseen:
         return
-    counting = index_of(state).counting
-    if counting is None:
-        return
+    counting = counting_of(state)
     for key, foreseen in list(state.foreseen.items()):
         workload = state.workloads.get(key)
         if workload is None or foreseen.undone or workload.refused or key in state.scalings:
@@ -82,6 +83,17 @@ def forget_come(state: State) -> None:
             key.partition("/")[0], workload, counting.standing(state, key)
         ):
             del state.foreseen[key]
+
+
+def told_unread(state: State, kind: str) -> list[str]:
+    """Workloads of a kind of which it was told that they cannot be read, by `owner_key`, those first that were told of first."""
+    return [key for key in state.said if key.startswith(f"{kind}/") and key not in state.workloads]
+
+
+def forget_told_unread(state: State, kind: str) -> None:
+    """Bound of how many that is remembered: that they are gone is not heard of either."""
+    for key in told_unread(state, kind)[:-MOST_UNREAD]:
+        del state.said[key]
 
 
 def forget_limit(state: State, group: NodeGroupId) -> None:

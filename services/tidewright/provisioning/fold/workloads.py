@@ -19,6 +19,7 @@ from tidewright.events.spread import (
     WorkloadSpreadObserved,
 )
 from tidewright.kube.keys import ObjectKey, key_of, pod_key
+from tidewright.provisioning.fold.forgetting import told_unread
 from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.foresight.kept import (
     FORGETS,
@@ -108,15 +109,18 @@ def _wants_another(before: Workload, now: Workload) -> bool:
     )
 
 
-def gone(state: State, event: f.WorkloadGone) -> None:
-    key = owner_key(event.kind, event.namespace, event.name)
+def gone(state: State, event: f.WorkloadGone, key: str) -> bool:
+    """Whether it is the one that is known: another kind's of the same name, a StatefulSet of Kruise's, may stand there."""
     before = state.workloads.get(key)
+    if before is not None and event.uid and event.uid != before.uid:
+        return False
     if before is not None:
         _went(state, key, before)
         del state.workloads[key]
     state.scalings.pop(key, None)
     state.foreseen.pop(key, None)
     state.said.pop(key, None)
+    return True
 
 
 def scaled(state: State, event: ScaleWorkload, touched: Touched) -> None:
@@ -174,11 +178,13 @@ def _went(state: State, key: str, workload: Workload) -> None:
 
 def refused(state: State, event: KindRefused, _touched: Touched) -> None:
     """Objects of a kind may not be read, or can be again: then nothing that was told of it holds."""
+    mine, other = state.unread, state.unread_scaled
+    if event.scaled:
+        mine, other = other, mine
     if event.error:
-        state.unread[event.name] = event.error
-    elif state.unread.pop(event.name, None) is not None:
-        told = [key for key in state.said if key.startswith(f"{event.kind}/") and key not in state.workloads]
-        for key in told:
+        mine[event.name] = event.error
+    elif mine.pop(event.name, None) is not None and event.name not in other:
+        for key in told_unread(state, event.kind):
             del state.said[key]
 
 

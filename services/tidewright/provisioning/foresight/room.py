@@ -173,7 +173,8 @@ def unread(state: State, index: Index, event: ScaleWorkload) -> list[Decision]:
     target = event.target
     key = owner_key(target.kind, target.namespace, target.name)
     group = target.api_version.rpartition("/")[0]
-    why = state.unread.get(str(GroupKind(group, target.kind)))
+    name = str(GroupKind(group, target.kind))
+    why = state.unread_scaled.get(name) or state.unread.get(name)
     if why is None or event.shadow or key in state.workloads or index.settings.foresight != DECISIONS:
         return []
     message = (

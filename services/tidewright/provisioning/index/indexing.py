@@ -31,6 +31,16 @@ def index_of(state: State) -> Index:
     return beside.index
 
 
+def counting_of(state: State) -> Counting:
+    """Whose pods are whose, also where nothing is expected, as settings have it: then it is counted for the moment."""
+    counting = index_of(state).counting
+    if counting is None:
+        counting = Counting(state.workloads)
+        for key, pod in state.pods.items():
+            counting.pod_came(key, pod)
+    return counting
+
+
 def _built(state: State) -> Index:
     index = Index(state.objects)
     index.settings, index.warnings = settings.read(state.config)
