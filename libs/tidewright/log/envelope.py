@@ -54,10 +54,14 @@ class Writer(msgspec.Struct, frozen=True):
     version: str = __version__
 
     def headers(
-        self, message_id: str, *, cause: str = "", cause_seq: int = 0, trace: str = ""
+        self, message_id: str = "", *, cause: str = "", cause_seq: int = 0, trace: str = ""
     ) -> dict[str, str]:
-        """A fresh header dict (the client writes into the one that it is given)."""
-        headers = {ID: message_id, WRITER: self.service, INCARNATION: self.incarnation, VERSION: self.version}
+        """A fresh header dict (the client writes into the one that it is given).
+
+        Facts have no id, nor have outcomes: where they lie is what they are called by, and an outcome's body names its decision.
+        """
+        headers = {ID: message_id} if message_id else {}
+        headers |= {WRITER: self.service, INCARNATION: self.incarnation, VERSION: self.version}
         if cause:
             headers[CAUSE] = cause
         if cause_seq:

@@ -25,7 +25,7 @@ from aiolimiter import AsyncLimiter
 from tidewright.actuator import verdict
 from tidewright.actuator.allowed.bounds import Refusal
 from tidewright.actuator.allowed.grounds import Grounds
-from tidewright.actuator.allowed.judge import Judging, is_id, judge
+from tidewright.actuator.allowed.judge import Judging, judge
 from tidewright.actuator.allowed.table import SERVICES, Grant
 from tidewright.actuator.apply import Allowance, Applier, without_writing
 from tidewright.actuator.cloud import API_VERSION as CLOUD
@@ -684,11 +684,9 @@ class Actuator:
         parsed = self._log.subjects.parse(job.subject)
         # The decision's own tokens: its decider reads the outcomes of its slot.
         subject = f"{self._log.subjects.root}.outcome.{parsed.slot}.{'.'.join(parsed.rest[1:])}"
-        name = job.effect.id if is_id(job.effect.id) else ""
-        headers = self._writer.headers(
-            f"{SERVICE}.{name or job.seq}", cause=name, cause_seq=job.seq, trace=job.trace
+        return Message(
+            subject, registry.encode(stamped), self._writer.headers(cause_seq=job.seq, trace=job.trace)
         )
-        return Message(subject, registry.encode(stamped), headers)
 
     def _count(self, job: Job, outcome: Outcome) -> None:
         word = type(outcome).__name__

@@ -53,8 +53,6 @@ class Appender(fenced.Part[WatchPosition]):
 
     def __init__(self, log: LogPort, writer: Writer, part: str, in_flight: fenced.InFlight) -> None:
         super().__init__(log, writer, log.subjects.checkpoint(ALL, SERVICE, part), WatchPosition, in_flight)
-        self._name = f"{SERVICE}.{part}.{writer.incarnation}"
-        self._facts = 0
         self._names = log
         self._once = Once()
         self.set_aside = 0
@@ -77,8 +75,7 @@ class Appender(fenced.Part[WatchPosition]):
         for start in range(0, len(facts), size) or (0,):
             messages = []
             for subject, body in facts[start : start + size]:
-                self._facts += 1
-                messages.append(Message(subject, body, self._writer.headers(f"{self._name}.{self._facts}")))
+                messages.append(Message(subject, body, self._writer.headers()))
             last = start + size >= len(facts)
             version = resource_version if last else self.position.resource_version
             through = max(self.position.answered, answered if last else 0)

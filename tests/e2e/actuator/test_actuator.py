@@ -227,7 +227,12 @@ async def test_the_outcome_lies_in_the_slot_and_under_the_name_of_its_decision(
     await bench.act(scale(5))
     record = await log.last(log.subjects.outcome(log.slot_of("shop"), "deployment", "shop", "web"))
     assert record is not None
-    assert record.headers["Tw-Cause"] == "autoscaler.1.3.5"
+    outcome = registry.decode(record.body)
+    assert isinstance(outcome, Applied)
+    assert outcome.decision == "autoscaler.1.3.5"
+    decided = await log.at(int(record.headers["Tw-Cause-Seq"]))
+    assert decided is not None
+    assert b'"id":"autoscaler.1.3.5"' in decided.body
 
 
 async def test_outcomes_are_of_the_log_time_that_the_watcher_set_meanwhile(bench: Bench, log: Log) -> None:

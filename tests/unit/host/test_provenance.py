@@ -171,6 +171,95 @@ def test_what_lies_far_back_is_still_held_against_a_cause(
     assert found == ([27] if known else [])
 
 
+# -- what has no id: facts are held against the checkpoint of their commit, causes against ids of decisions
+
+
+def unnamed(seq: int, incarnation: str = "aa", version: str = "0.1.0", cls: str = "fact") -> Record:
+    headers = {envelope.WRITER: "watcher", envelope.INCARNATION: incarnation, envelope.VERSION: version}
+    names = Subjects("c")
+    subject = names.fact(Slot("1"), "pod", "shop", f"p{seq}") if cls == "fact" else names.config("modes")
+    return Record(seq, subject, b"{}", headers)
+
+
+def watched(seq: int, incarnation: str = "aa", part: str = "pod") -> Record:
+    body = OF_A_PART.replace(b'"aa"', f'"{incarnation}"'.encode())
+    return Record(
+        seq, Subjects("c").checkpoint(ALL, "watcher", part), body, {envelope.ID: "7", envelope.INCARNATION: incarnation}
+    )  # fmt: skip
+
+
+def problems(*records: Record) -> list[int]:
+    found: list[int] = []
+    messages = Provenance(Subjects("c"), [], lambda record, *_: found.append(record.seq))
+    for record in records:
+        messages.take(record)
+    return found
+
+
+def test_a_fact_without_an_id_is_of_the_process_whose_commit_it_is_in() -> None:
+    assert problems(unnamed(1), unnamed(2), watched(3), unnamed(4, "bb"), watched(5, "bb")) == []
+    assert problems(unnamed(1), unnamed(2, "bb"), watched(3)) == [2]
+    assert problems(unnamed(1, "bb", cls="config"), watched(2)) == [1]
+    assert problems(watched(1), unnamed(2, "bb"), watched(3)) == [2], "not the commit before"
+    assert problems(unnamed(1), unnamed(2, version="0.1.1"), watched(3)) == [2]
+    assert problems(unnamed(1)) == [], "its commit is not in the part that was looked at"
+
+
+def test_where_facts_and_their_commit_are_apart_what_was_seen_is_told_on() -> None:
+    found: list[int] = []
+
+    def begun() -> Provenance:
+        return Provenance(Subjects("c"), [], lambda record, *_: found.append(record.seq))
+
+    first, second = begun(), begun()
+    first.take(unnamed(1, "bb"))
+    second.go_on(first.seen())
+    second.take(watched(2))
+    assert found == [1]
+
+
+def decided(seq: int, identity: str, at: int) -> Record:
+    headers = {
+        envelope.ID: identity,
+        envelope.WRITER: "autoscaler",
+        envelope.INCARNATION: "dd",
+        envelope.CAUSE_SEQ: str(at),
+    }
+    subject = Subjects("c").decision(Slot("1"), "autoscaler", "deployment", "shop", "web")
+    return Record(seq, subject, f'{{"id":"{identity}"}}'.encode(), headers)
+
+
+def answered(seq: int, decision: str, at: int) -> Record:
+    headers = {envelope.WRITER: "actuator", envelope.INCARNATION: "ee", envelope.CAUSE_SEQ: str(at)}
+    subject = Subjects("c").outcome(Slot("1"), "deployment", "shop", "web")
+    return Record(seq, subject, f'{{"decision":"{decision}"}}'.encode(), headers)
+
+
+@pytest.mark.parametrize(
+    ("decision", "cause", "answer", "answers", "wrong"),
+    [
+        ("autoscaler.1.1.0", 1, "autoscaler.1.1.0", 3, []),
+        ("autoscaler.1.1.0", 2, "autoscaler.1.1.0", 3, [3]),
+        ("autoscaler.1.1.0", 9, "autoscaler.1.1.0", 3, [3]),
+        ("autoscaler.1.1.0", 1, "autoscaler.1.1.1", 3, [4]),
+        ("autoscaler.1.1.0", 1, "autoscaler.1.1.0", 2, [4]),
+        ("autoscaler.1.1.0", 1, "autoscaler.1.1.0", 9, [4]),
+    ],
+)
+def test_a_cause_without_an_id_is_held_against_what_lies_there(
+    decision: str, cause: int, answer: str, answers: int, wrong: list[int]
+) -> None:
+    records = unnamed(1), watched(2), decided(3, decision, cause), answered(4, answer, answers)
+    assert problems(*records) == wrong
+
+
+def test_a_schedule_names_the_cause_of_its_decision() -> None:
+    for at, wrong in ((1, []), (2, [3])):
+        one = decided(3, "autoscaler.1.1.0.set", at)
+        schedule = msgspec.structs.replace(one, subject="tw.c.schedule.1.autoscaler.wpa/shop/web")
+        assert problems(unnamed(1), watched(2), schedule) == wrong
+
+
 OF_A_PART = (
     b'{"type":"checkpoint.watch.v1","at":1.0,"epoch":1,"incarnation":"aa","commit":7,"version":"0.1.0"}'
 )

@@ -28,6 +28,9 @@ _OF_A_FACT = 4
 _COMMIT = re.compile(rb'"commit":(\d+)')
 _OWNER = re.compile(rb'"incarnation":"([^"]*)"')
 _VERSION = re.compile(rb'"version":"([^"]*)"')
+_DECISION = re.compile(rb'"decision":"([^"]*)"')
+_CAUSED = re.compile(r"[a-z0-9-]+\.[a-z0-9]+\.([0-9]+)\.[0-9]+(?:\.[a-z]+)?")
+"""Ids of decisions and of what is theirs, which name the sequence of their cause."""
 
 Found = Callable[[Record, str, str], None]
 """Takes a message, the service that it is of, and what is wrong with it."""
@@ -60,6 +63,12 @@ def _version(record: Record, cls: str) -> str:
     return named[1].decode(errors="replace") if named else said
 
 
+def _answered(outcome: Record) -> str:
+    """The decision that the body of an outcome names."""
+    named = _DECISION.search(outcome.body)
+    return named[1].decode(errors="replace") if named else ""
+
+
 class Seen(msgspec.Struct, frozen=True):
     """What is known of the messages that were looked at."""
 
@@ -69,6 +78,7 @@ class Seen(msgspec.Struct, frozen=True):
     announced: dict[str, set[str]]
     counted: dict[str, int]
     decided: set[str]
+    unconfirmed: tuple[Record, ...] = ()
 
 
 class Provenance:
@@ -91,6 +101,8 @@ class Provenance:
         """By incarnation of an endpoint, the digests of its decisions."""
         self._counted: dict[str, int] = {}
         self._decided: set[str] = set()
+        self._unconfirmed: list[Record] = []
+        """Facts since the last checkpoint of the watcher, the first of each incarnation: they lie before that of their commit."""
 
     def _place(self, subject: str) -> tuple[str, str] | None:
         """The class of a subject, and the token behind its slot; None for one that has no class."""
@@ -101,7 +113,8 @@ class Provenance:
         """What is known by now."""
         announced = {name: set(digests) for name, digests in self._announced.items()}
         return Seen(
-            dict(self._ids), dict(self._ids_before), dict(self._versions), announced, dict(self._counted), set(self._decided)
+            dict(self._ids), dict(self._ids_before), dict(self._versions), announced, dict(self._counted), set(self._decided),
+            tuple(self._unconfirmed),
         )  # fmt: skip
 
     def go_on(self, seen: Seen) -> None:
@@ -113,6 +126,7 @@ class Provenance:
         )
         self._announced = {name: set(digests) for name, digests in seen.announced.items()}
         self._counted, self._decided = dict(seen.counted), set(seen.decided)
+        self._unconfirmed = list(seen.unconfirmed)
 
     def take(self, record: Record) -> None:
         """Look at one message."""
@@ -128,6 +142,10 @@ class Provenance:
             problem = self._problem(record, writer, cls, third)
             if problem:
                 self._found(record, writer, problem)
+        if cls in ("fact", "config"):
+            self._fact(record)
+        elif cls == "checkpoint" and third == "watcher":
+            self._confirm(record)
         if len(self._ids) >= _REMEMBERED:
             self._ids, self._ids_before = {}, self._ids
         self._ids[record.seq] = headers.get(envelope.ID, "")
@@ -178,16 +196,44 @@ class Provenance:
             known = self._versions[incarnation]
             return f"its header says that {incarnation} is of version {version!r}, which was {known!r} before"
         cause, at = headers.get(envelope.CAUSE, ""), headers.get(envelope.CAUSE_SEQ, "")
-        if not cause or not at:
+        if not at:
             return ""
         if not at.isdigit() or int(at) >= record.seq:
             return f"its header names message {at} as its cause, which was not there before it"
+        if not cause:
+            named = _CAUSED.fullmatch(headers.get(envelope.ID, ""))
+            if named is not None and int(named[1]) != int(at):
+                return f"its header names message {at} as its cause, and its id message {named[1]}"
+            cause = _answered(record) if cls == "outcome" else ""
+        if not cause:
+            return ""
         known_id = self._ids.get(int(at))
         if known_id is None:
             known_id = self._ids_before.get(int(at))
         if known_id is not None and known_id != cause:
             return f"its header names {cause!r} at {at} as its cause, where {known_id!r} lies"
         return ""
+
+    def _fact(self, record: Record) -> None:
+        """A fact without an id waits for the checkpoint of its commit: both are of one process."""
+        incarnation = record.headers.get(envelope.INCARNATION, "")
+        if envelope.ID in record.headers or not incarnation:
+            return
+        if all(other.headers[envelope.INCARNATION] != incarnation for other in self._unconfirmed):
+            self._unconfirmed.append(record)
+
+    def _confirm(self, checkpoint: Record) -> None:
+        """Facts lie right before the checkpoint of their commit."""
+        owner = checkpoint.headers.get(envelope.INCARNATION, "")
+        for record in self._unconfirmed:
+            said = record.headers[envelope.INCARNATION]
+            if said != owner:
+                self._found(
+                    record,
+                    "watcher",
+                    f"its header says that {said} wrote it, and its commit is of {owner or 'nobody'}",
+                )
+        self._unconfirmed.clear()
 
     def _endpoint(self, record: Record, service: str) -> None:
         event = registry.read(record.body)
@@ -211,7 +257,8 @@ class Provenance:
         self._decided.add(event.id)
 
     def _outcome(self, record: Record) -> None:
-        cause, at = record.headers.get(envelope.CAUSE, ""), record.headers.get(envelope.CAUSE_SEQ, "")
+        at = record.headers.get(envelope.CAUSE_SEQ, "")
+        cause = record.headers.get(envelope.CAUSE, "") or _answered(record)
         service = cause.partition(".")[0]
         if service not in self._endpoints or cause in self._decided:
             return

@@ -29,8 +29,8 @@ PARAMETERS = {
 }
 
 HEADERS = {
-    envelope.ID: "Message id: of a decision, `<service>.<slot>.<sequence of its cause>.<n>`.",
-    envelope.CAUSE: "Id of the message that led to this one.",
+    envelope.ID: "Message id: of a decision, `<service>.<slot>.<sequence of its cause>.<n>`. Facts and outcomes have none.",
+    envelope.CAUSE: "Id of the message that led to this one, where it has one.",
     envelope.CAUSE_SEQ: "Stream sequence of that message.",
     envelope.WRITER: "The service that wrote it.",
     envelope.INCARNATION: "Random per process start of the writer.",
