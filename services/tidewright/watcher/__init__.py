@@ -15,6 +15,7 @@ Metrics and what scales by them
     pushed            samples that are pushed, and whom they answer (pure); remotewrite: Prometheus's form of them (pure)
 Workloads of kinds that nobody built in
     custom_workloads  spread's whitelist and workloads of its kinds; scales: of those that a spread targets
+    whitelisted       which kinds that part follows, as spreads and the whitelist say
     scaled_workloads  those of other kinds that autoscalers scale, for provisioning alone
     workload_watch    objects of such a kind as facts; sayings: what is said is what has changed
 Everything else

@@ -12,7 +12,7 @@ discovery. A kind that may not be read, or that nobody serves, is said so in the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ import structlog
 from tidewright.events import registry
 from tidewright.events.config import ConfigSet
 from tidewright.events.facts import ObjectFact
-from tidewright.events.spread import TargetReplicasObserved, WorkloadSpreadGone, WorkloadSpreadObserved
+from tidewright.events.spread import TargetReplicasObserved, WorkloadSpreadObserved
 from tidewright.host.process.once import Once
 from tidewright.kube.client import Kube
 from tidewright.kube.customworkloads import (
@@ -36,11 +36,9 @@ from tidewright.kube.customworkloads import (
     Whitelist,
     group_version,
     replicas_at_paths,
-    whitelist_of,
 )
 from tidewright.kube.discovery import Discovery, Resource
 from tidewright.kube.errors import KubeError
-from tidewright.kube.kinds import BY_KIND
 from tidewright.kube.listwatch import Added, Deleted, ListDone, ListStarted, Modified, Page, list_watch
 from tidewright.kube.projection.reading import Bytes
 from tidewright.watcher.appender import Appender
@@ -48,7 +46,8 @@ from tidewright.watcher.follow import FactLog
 from tidewright.watcher.kind_ownership import Heard
 from tidewright.watcher.log_time import Stamp
 from tidewright.watcher.sayings import Sayings
-from tidewright.watcher.scales import Scales, Target
+from tidewright.watcher.scales import Scales
+from tidewright.watcher.whitelisted import Whitelisted, target_of, whitelist_text
 from tidewright.watcher.workload_watch import NotServed, Seen, WorkloadWatch
 
 CUSTOM = "custom"
@@ -95,35 +94,6 @@ def place_of(fact: WorkloadSpreadObserved, whitelist: Whitelist) -> Place | None
     return Place(fact.namespace, fact.name, fact.uid, group, version, kind, name, paths)
 
 
-def kinds_of(whitelist: Whitelist, spreads: Iterable[WorkloadSpreadObserved] = ()) -> list[GroupKind]:
-    """The kinds whose objects have to be watched: listed ones and those below, unless they are already. Pure.
-
-    A built-in kind that is rarely installed (the StatefulSet of Kruise) is watched once a spread names it.
-    """
-    listed = {GroupKind(e.group, e.kind) for e in whitelist.entries}
-    listed |= {below for e in whitelist.entries for below in e.sub_resources}
-    listed |= {kind for fact in spreads if (kind := _target_kind(fact)) in BUILT_IN and kind is not None}
-    return sorted(kind for kind in listed if (kind.group, kind.kind) not in BY_KIND)
-
-
-def target_of(fact: WorkloadSpreadObserved) -> Target | None:
-    """What a spread targets; None when that cannot be read. Pure."""
-    target = fact.spec.get("targetRef")
-    try:
-        group, _ = group_version(target["apiVersion"]) if target else ("", "")
-        kind, name = (target["kind"], target["name"]) if target else (None, None)
-    except (BadApiVersion, KeyError, TypeError, AttributeError):
-        return None
-    if not (isinstance(kind, str) and isinstance(name, str)):
-        return None
-    return fact.namespace, GroupKind(group, kind), name
-
-
-def _target_kind(fact: WorkloadSpreadObserved) -> GroupKind | None:
-    target = target_of(fact)
-    return target[1] if target is not None else None
-
-
 class CustomWorkloads:
     """Everything that is watched because the whitelist or a spread's paths name it."""
 
@@ -145,11 +115,9 @@ class CustomWorkloads:
         self._appender = appender
         self._stamp = stamp
         self._config_map = config_map
-        self._spreads: dict[tuple[str, str], WorkloadSpreadObserved] = {}
-        self._whitelist = Whitelist()
+        self._whitelisted = Whitelisted()
         self._listed = False
         """Whether the whitelist is known by now."""
-        self._changed = asyncio.Event()
         self._sayings = Sayings(log, appender, stamp, max_age_s)
         self._scales = Scales(kube, self._say)
         self._once = Once()
@@ -159,17 +127,7 @@ class CustomWorkloads:
 
     def observe(self, fact: ObjectFact) -> None:
         """Learn from a fact which spreads there are."""
-        key = (fact.namespace, fact.name)
-        if isinstance(fact, WorkloadSpreadObserved):
-            before = self._spreads.get(key)
-            self._spreads[key] = fact
-            if before is not None and before.spec == fact.spec:
-                return
-        elif isinstance(fact, WorkloadSpreadGone):
-            self._spreads.pop(key, None)
-        else:
-            return
-        self._changed.set()
+        self._whitelisted.observe(fact)
 
     async def run(self, spreads: Heard | None = None) -> None:
         """Watch for ever, stepping back while another process does, or hears of the spreads.
@@ -205,7 +163,7 @@ class CustomWorkloads:
         path = f"/api/v1/namespaces/{namespace or 'default'}/configmaps"
         record = await self._log.last(self._log.subjects.config(WHITELIST_CONFIG_MAP))
         known = registry.read(record.body) if record else None
-        said: str | None = _text(known.data) if isinstance(known, ConfigSet) else None
+        said: str | None = whitelist_text(known.data) if isinstance(known, ConfigSet) else None
         listed: list[Bytes] = []
         async for item in list_watch(self._kube, path, query={"fieldSelector": f"metadata.name={name}"}):
             match item:
@@ -229,25 +187,23 @@ class CustomWorkloads:
                 event = ConfigSet(at=0.0, name=WHITELIST_CONFIG_MAP, data=data)
                 self._sayings.put(self._log.subjects.config(WHITELIST_CONFIG_MAP), event)
             try:
-                self._whitelist = whitelist_of(text) if text else Whitelist()
+                self._whitelisted.read(text)
             except BadWhitelist as error:
                 _log.error("the whitelist is left as it was", error=str(error), do="correct the ConfigMap")
                 continue
             self._listed = True
-            self._changed.set()
+            self._whitelisted.changed.set()
 
     async def _arrange(self, tasks: asyncio.TaskGroup) -> None:
         """Keep one task per kind and per place, for as long as it is wanted."""
         running: dict[GroupKind | Place, asyncio.Task[None]] = {}
+        known = self._whitelisted
         while True:
-            places = {
-                (fact.namespace, fact.name): place_of(fact, self._whitelist)
-                for fact in self._spreads.values()
-            }
+            places = {key: place_of(fact, known.whitelist) for key, fact in known.spreads.items()}
             desired: dict[GroupKind | Place, Coroutine[Any, Any, None]] = {}
-            targets = (target_of(fact) for fact in self._spreads.values())
+            targets = (target_of(fact) for fact in known.spreads.values())
             self._scales.follow(frozenset(target for target in targets if target is not None))
-            kinds = kinds_of(self._whitelist, self._spreads.values())
+            kinds = known.kinds
             for kind in kinds:
                 desired[kind] = self._follow_kind(kind)
             for place in places.values():
@@ -264,8 +220,8 @@ class CustomWorkloads:
                     self._scales.forget_kind(what)
             for kind in sorted(self._watch.told_refused - {*kinds}) if self._listed else ():
                 self._watch.say_refused(kind, "")  # nobody asks any longer
-            await self._changed.wait()
-            self._changed.clear()
+            await known.changed.wait()
+            known.changed.clear()
 
     async def _follow_kind(self, kind: GroupKind) -> None:
         """Facts about all objects of a whitelisted kind."""
@@ -290,7 +246,7 @@ class CustomWorkloads:
         self._scales.forget((namespace, kind, name))
 
     def _version_of(self, kind: GroupKind) -> str:
-        entry = self._whitelist.entry(kind)
+        entry = self._whitelisted.whitelist.entry(kind)
         return entry.version if entry is not None else ""
 
     async def _follow_place(self, place: Place) -> None:
@@ -358,11 +314,4 @@ class CustomWorkloads:
 
 
 def _whitelist_text(raw: Bytes) -> str:
-    data = msgspec.json.decode(raw).get("data") or {}
-    text = data.get(WHITELIST_KEY) or ""
-    return text if isinstance(text, str) else ""
-
-
-def _text(data: dict[str, Any]) -> str:
-    text = data.get(WHITELIST_KEY) or ""
-    return text if isinstance(text, str) else ""
+    return whitelist_text(msgspec.json.decode(raw).get("data") or {})

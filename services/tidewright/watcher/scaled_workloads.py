@@ -23,16 +23,12 @@ from tidewright.events import registry
 from tidewright.events.autoscaler import WatermarkPodAutoscalerGone, WatermarkPodAutoscalerObserved
 from tidewright.events.config import ConfigSet
 from tidewright.events.facts import ObjectFact, WorkloadObserved
-from tidewright.events.spread import WorkloadSpreadGone, WorkloadSpreadObserved
 from tidewright.host.process.once import Once
 from tidewright.kube.client import Kube
 from tidewright.kube.customworkloads import (
     WHITELIST_CONFIG_MAP,
-    WHITELIST_KEY,
     BadWhitelist,
     GroupKind,
-    Whitelist,
-    whitelist_of,
 )
 from tidewright.kube.discovery import Discovery, Resource
 from tidewright.kube.errors import KubeError
@@ -40,13 +36,13 @@ from tidewright.kube.kinds import BY_KIND
 from tidewright.log.subjects import unescape
 from tidewright.watcher.appender import Appender
 from tidewright.watcher.custom_workloads import KIND as SPREADS
-from tidewright.watcher.custom_workloads import kinds_of, target_of
 from tidewright.watcher.follow import FactLog
 from tidewright.watcher.kind_ownership import Heard
 from tidewright.watcher.log_time import Stamp
 from tidewright.watcher.metric_queries import custom_target
 from tidewright.watcher.sayings import Sayings
 from tidewright.watcher.scales import Scales
+from tidewright.watcher.whitelisted import Whitelisted, whitelist_text
 from tidewright.watcher.workload_watch import Seen, WorkloadWatch
 
 SCALED = "scaled"
@@ -88,9 +84,7 @@ class ScaledWorkloads:
         self._stamp = stamp
         self._targets: dict[tuple[str, str], GroupKind] = {}
         self._users: Counter[GroupKind] = Counter()
-        self._spreads: dict[tuple[str, str], WorkloadSpreadObserved] = {}
-        self._whitelist = Whitelist()
-        self._changed = asyncio.Event()
+        self._whitelisted = Whitelisted()
         self._settled: asyncio.Event | None = None
         self._sayings = Sayings(log, appender, stamp, max_age_s)
         self._scales = Scales(kube, self._say)
@@ -107,7 +101,7 @@ class ScaledWorkloads:
 
     @property
     def _spreads_kinds(self) -> set[GroupKind]:
-        return {*kinds_of(self._whitelist, self._spreads.values())}
+        return {*self._whitelisted.kinds}
 
     def observe(self, fact: ObjectFact) -> None:
         """Learn from a fact what autoscalers and spreads there are."""
@@ -117,14 +111,8 @@ class ScaledWorkloads:
                 self._scales_now(key, target_kind(fact))
             case WatermarkPodAutoscalerGone():
                 self._scales_now(key, None)
-            case WorkloadSpreadObserved():
-                before = self._spreads.get(key)
-                self._spreads[key] = fact
-                if before is None or target_of(before) != target_of(fact):
-                    self._changed.set()
-            case WorkloadSpreadGone():
-                self._spreads.pop(key, None)
-                self._changed.set()
+            case _:
+                self._whitelisted.observe(fact)
 
     def _scales_now(self, autoscaler: tuple[str, str], kind: GroupKind | None) -> None:
         before = self._targets.pop(autoscaler, None)
@@ -137,7 +125,7 @@ class ScaledWorkloads:
         if before is not None:
             self._users[before] -= 1
         self._users = +self._users
-        self._changed.set()
+        self._whitelisted.changed.set()
 
     async def run(self, autoscalers: Heard | None = None) -> None:
         """Watch for ever, stepping back while another process does, or hears of the autoscalers.
@@ -180,18 +168,17 @@ class ScaledWorkloads:
                 running[kind] = tasks.create_task(self._follow(kind))
             try:
                 async with asyncio.timeout(WHITELIST_EVERY_S if self._users or self._watch.told else None):
-                    await self._changed.wait()
+                    await self._whitelisted.changed.wait()
             except TimeoutError:
                 continue
-            self._changed.clear()
+            self._whitelisted.changed.clear()
 
     async def _read_whitelist(self) -> None:
         """As the log has it: another process may follow the ConfigMap."""
         record = await self._log.last(self._log.subjects.config(WHITELIST_CONFIG_MAP))
         event = registry.read(record.body) if record else None
-        text = event.data.get(WHITELIST_KEY) if isinstance(event, ConfigSet) else None
         try:
-            self._whitelist = whitelist_of(text) if text and isinstance(text, str) else Whitelist()
+            self._whitelisted.read(whitelist_text(event.data) if isinstance(event, ConfigSet) else "")
         except BadWhitelist:
             return  # spread's part says so, and leaves it as it was
 

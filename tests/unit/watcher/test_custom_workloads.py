@@ -63,7 +63,7 @@ async def test_of_a_kind_that_is_watched_no_more_nothing_is_said_to_a_new_spread
             ended.set()
 
     monkeypatch.setattr(custom, "_follow_kind", follow)
-    custom._whitelist = Whitelist((WhitelistEntry(kind.group, "v1", kind.kind),))
+    custom._whitelisted.whitelist = Whitelist((WhitelistEntry(kind.group, "v1", kind.kind),))
 
     async def arrange() -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -72,8 +72,8 @@ async def test_of_a_kind_that_is_watched_no_more_nothing_is_said_to_a_new_spread
     arranging = asyncio.create_task(arrange())
     async with asyncio.timeout(30):
         await following.wait()
-        custom._whitelist = Whitelist()
-        custom._changed.set()
+        custom._whitelisted.whitelist = Whitelist()
+        custom._whitelisted.changed.set()
         await ended.wait()
     target = {"apiVersion": f"{kind.group}/v1", "kind": kind.kind, "name": name}
     custom.observe(
