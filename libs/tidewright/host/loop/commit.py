@@ -63,6 +63,7 @@ class Owned(Generic[State]):
         alarms: of its timers, those that are fired with its commits.
         urgent: somebody waits for what is pending.
         dirty: events folded since the last commit.
+        waiting_since: when the first of these was, or, where a commit was asked for otherwise, when the last commit was.
         halted: why the slot stopped, empty while it goes on.
         begun: of events not covered by a checkpoint, how many of their decisions are recorded already.
     """
@@ -82,6 +83,7 @@ class Owned(Generic[State]):
     halted: str = ""
     begun: dict[int, int] = field(default_factory=dict)
     committed_at: float = field(default_factory=time.monotonic)
+    waiting_since: float = field(default_factory=time.monotonic)
     snapshotted_at: float = field(default_factory=time.monotonic)
 
     @property
@@ -97,6 +99,12 @@ class Owned(Generic[State]):
     def about_timers(self) -> list[Message]:
         """Schedules, and what fires: behind the decisions, since a fold takes no timer before it is set."""
         return [*self.schedules.values(), *self.alarms.fired]
+
+    def folded(self) -> None:
+        """An event more is not covered."""
+        if not self.dirty:
+            self.waiting_since = time.monotonic()
+        self.dirty += 1
 
     def clear(self) -> None:
         """Nothing is pending any more."""
@@ -239,7 +247,7 @@ class Committer:
             owned.alarms.told(owned.schedules)
             owned.clear()
             owned.committed = owned.read
-        owned.committed_at = time.monotonic()
+        owned.committed_at = owned.waiting_since = time.monotonic()
 
     def _whole(self, owned: Owned[State]) -> list[Message]:
         """All that a slot has pending, and the checkpoint that covers it."""

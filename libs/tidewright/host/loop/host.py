@@ -44,7 +44,8 @@ from tidewright.log.subjects import Slot
 
 COMMIT_AFTER_EVENTS = 2000
 COMMIT_AFTER_S = 1.0
-"""A fold without decisions is not committed at once: folding it again gives the same."""
+"""A fold without decisions is not committed at once: folding it again gives the same. Counted from the first event that no
+checkpoint covers: what follows from one thing comes in bursts, and one checkpoint covers a burst."""
 COMMIT_PENDING = MAX_BATCH // 2
 """Decisions pending, over all slots, that are not let grow further within a fetch."""
 HANDOVER_S = 0.4
@@ -368,7 +369,7 @@ class Host(Generic[State]):
                 due.append(owned)
             elif (
                 owned.pending
-                or (owned.dirty and (everything or age > COMMIT_AFTER_S))
+                or (owned.dirty and (everything or now - owned.waiting_since > COMMIT_AFTER_S))
                 or self.firing.in_s([owned]) <= 0.0
             ):
                 due.append(owned)
@@ -455,7 +456,7 @@ class Host(Generic[State]):
             problem = f"the decider failed on event {record.seq}: {type(error).__name__}: {error}"
             self._halt(owned, record, problem, "DeciderFailed")
             return
-        owned.dirty += 1
+        owned.folded()
         if self.tally is not None and isinstance(event, Event):
             self.tally.take(owned.fold.state, event, [entry.decision for entry in decided])
         recorded = owned.begun.pop(record.seq, 0)
