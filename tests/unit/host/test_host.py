@@ -126,6 +126,7 @@ async def test_a_restart_goes_on_from_the_recorded_state(log: Log) -> None:
     async with hosting(log) as host:
         await until(lambda: len(host.owned) == log.slots)
         await expect_holds(log, 2)
+        await until(lambda: not any(o.fold.timers for o in host.owned.values()))  # else some fire in between
         before = {s: (o.fold.state, o.fold.chain) for s, o in host.owned.items()}
     async with hosting(log) as host:
         await until(lambda: len(host.owned) == log.slots)
