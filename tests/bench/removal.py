@@ -43,6 +43,7 @@ from tidewright.cloud.provider import Group
 from tidewright.cloud.providers import Surroundings, specs_of
 from tidewright.host.process.process import configure_logs
 from tidewright.kube.client import Kube
+from tidewright.kube.listwatch import Added, Deleted, ListDone, Page, list_watch
 from tidewright.log.connection import Log
 from tidewright.log.install import Plan, install_log
 
@@ -59,6 +60,7 @@ WITHIN_S = 240.0
 NODES = "/api/v1/nodes"
 PODS_OF = f"/api/v1/namespaces/{NAMESPACE}/pods"
 CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+
 SETTINGS = {
     "namespace": NAMESPACE, "scan-interval": "20ms", "scale-down-unneeded-time": "0s", "scale-down-delay-after-add": "0s",
     "scale-down-delay-after-delete": "0s", "scale-down-delay-after-failure": "0s", "node-delete-delay-after-taint": "0s",
@@ -107,11 +109,53 @@ async def nodes(kube: Kube, pool: str) -> list[dict[str, Any]]:
 
 
 async def until(kube: Kube, pool: str, count: int) -> None:
-    """Return when a pool has so many nodes. One more tells that there are too many: who waits for none costs the server little."""
+    """Return when a pool has so many nodes. One more tells that there are too many."""
     path = f"{NODES}?labelSelector=pool%3D{pool}&limit={count + 1}"
     async with asyncio.timeout(WITHIN_S):
         while len(msgspec.json.decode((await kube.request("GET", path)).body)["items"]) != count:  # noqa: ASYNC110  # the API server is another process
             await asyncio.sleep(0.01)
+
+
+class NameOnly(msgspec.Struct):
+    name: str = ""
+
+
+class Named(msgspec.Struct):
+    metadata: NameOnly
+
+
+class Leaving:
+    """The nodes of a pool, followed until none is left: who would ask for them again and again would take time from what is measured."""
+
+    def __init__(self, kube: Kube, pool: str) -> None:
+        self._kube, self._pool = kube, pool
+        self._known = asyncio.Event()
+        self._left: set[str] = set()
+        self._watching = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        names = msgspec.json.Decoder(Named)
+        async for item in list_watch(self._kube, NODES, query={"labelSelector": f"pool={self._pool}"}):
+            match item:
+                case Page(objects=objects):
+                    self._left |= {names.decode(node).metadata.name for node in objects}
+                case Added():
+                    self._left.add(names.decode(item.raw).metadata.name)
+                case Deleted():
+                    self._left.discard(names.decode(item.raw).metadata.name)
+                case ListDone():
+                    self._known.set()
+            if self._known.is_set() and not self._left:
+                return
+
+    async def known(self) -> None:
+        """Return when it is known which nodes there are."""
+        await self._known.wait()
+
+    async def gone(self) -> None:
+        """Return when none is left."""
+        async with asyncio.timeout(WITHIN_S):
+            await self._watching
 
 
 async def populate(kube: Kube, pool: str, pods: int) -> None:
@@ -158,10 +202,12 @@ class Bare:
         """Seconds until the last of a pool's nodes is gone. Which pods there are is known before, as to whoever watches them."""
         pods = msgspec.json.decode((await self._kube.request("GET", PODS_OF)).body)["items"]
         uids = {one["metadata"]["name"]: one["metadata"]["uid"] for one in pods}
+        leaving = Leaving(self._kube, self._group.id)
+        await leaving.known()
         begun = time.perf_counter()
         listed = await self._ask("GET", f"{NODES}?labelSelector=pool%3D{self._group.id}")
         await asyncio.gather(*(self._go(node, uids) for node in listed["items"]))
-        await until(self._kube, self._group.id, 0)
+        await leaving.gone()
         return time.perf_counter() - begun
 
 
@@ -255,9 +301,11 @@ async def measure(count: int, pods: int) -> Measured:
                 servers = [nats.pid, pids.pop("cluster")]
                 async with await Log.connect(nats.url, CLUSTER) as log:
                     ours_s, theirs_s, last = processor_s(pids.values()), processor_s(servers), await told(log)
+                    leaving = Leaving(kube, "goes")
+                    await leaving.known()
                     begun = time.perf_counter()
                     await kube.request("PUT", f"{CONFIG_MAPS}/tidewright", body=config(removes=True))
-                    await until(kube, "goes", 0)
+                    await leaving.gone()
                     took = time.perf_counter() - begun
                     messages = await told(log) - last
                 return Measured(
