@@ -18,8 +18,12 @@ MOST_S = 0.1
 """The most that one commit asks for, however long it took: what is gathered is waited for, too."""
 AHEAD_S = 0.1
 """What may be owed before the next commit has to wait."""
-URGENT_S = 0.5
-"""The same of a commit that somebody waits for. It is paid back like any other, by those that are not urgent."""
+URGENT_S = 2.0
+"""The same of a commit that somebody waits for: a drain of fifty nodes is some hundred of these within a second and a half, each waited for
+by the next. It is paid back like any other, by those that are not urgent."""
+
+LONGEST_S = 0.4
+"""The longest that a commit waits for what others owe: a pod that came during a drain is told of."""
 
 
 class Pace:
@@ -40,4 +44,5 @@ class Pace:
 
     def left(self, *, urgent: bool) -> float:
         """Seconds until the next commit may begin, which is urgent or not."""
-        return max(0.0, self._paid_at - (URGENT_S if urgent else AHEAD_S) - self._monotonic_s())
+        owed = self._paid_at - self._monotonic_s()
+        return max(0.0, min(owed - (URGENT_S if urgent else AHEAD_S), LONGEST_S))
