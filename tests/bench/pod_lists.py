@@ -311,6 +311,15 @@ def large_pods(chance: Random, pods: int) -> PodList:
     return PodList(tuple(counted(shapes)), world_of([group_of(m, kept=0.03) for m in cloud(chance)]))
 
 
+def large_measured(chance: Random, pods: int) -> PodList:
+    """Every pod has a size of its own, and few share a node."""
+    items = [
+        Item(pod(cpu := chance.uniform(2000, 40_000), cpu / 1000 * chance.uniform(1, 7) * GIB), 1)
+        for _ in range(pods)
+    ]
+    return PodList(tuple(items), world_of([group_of(m, kept=0.03) for m in cloud(chance)]))
+
+
 LISTS: dict[str, Callable[[Random, int], PodList]] = {
     each.__name__.replace("_", " "): each
     for each in (
@@ -326,6 +335,7 @@ LISTS: dict[str, Callable[[Random, int], PodList]] = {
         spread,
         spot_prices,
         large_pods,
+        large_measured,
     )
 }
 

@@ -218,3 +218,29 @@ def test_many_shapes_are_planned_as_fewer_classes_that_hold_them_all() -> None:
     assert found.bound.price <= found.price <= 1.05 * found.bound.price
     assert found.steps > 0
     assert search(asked, beside=1000 * found.price).steps == 0  # a thousandth of what else is ordered
+
+
+def test_sizes_that_would_fit_nowhere_together_are_no_class() -> None:
+    # Beside the widest and the longest nodes there is a third kind, of which all are as large as it goes.
+    chance = Random(7)
+    kinds = {"lean": (31_000, 8), "wide": (4000, 60)}
+    sizes = [
+        (kind, chance.randint(cpu - 400, cpu), gib) for kind, (cpu, gib) in kinds.items() for _ in range(400)
+    ]
+    items = [
+        Item(of_fields(requests={"cpu": cpu, "memory": gib * GIB + n}, scheduling={}, namespace="ns"), 1)
+        for n, (_, cpu, gib) in enumerate(sizes)
+    ]
+    groups = {"lean": (31_000, 9), "wide": (4000, 61)}
+    columns = [
+        Column(
+            Template(view=NodeView(name=kind, allocatable={"cpu": cpu, "memory": gib * GIB, "pods": 110})),
+            frozenset(n for n, (other, _, _) in enumerate(sizes) if other == kind),
+            1_000_000,
+            5000,
+        )
+        for kind, (cpu, gib) in groups.items()
+    ]
+    asked = problem_of(items, columns, [], 1, mean=True)
+    assert len(asked.counts) == 2
+    assert (asked.most.max(axis=0) > 0).all()

@@ -14,7 +14,8 @@ from tidewright.provisioning.scaleup.rounds import plan_all
     ("name", "pods", "most"),
     [
         ("typed sizes", 300, 1.04),
-        ("measured sizes", 700, 1.05),  # more sizes than classes
+        ("measured sizes", 700, 1.02),  # more sizes than classes
+        ("large measured", 700, 1.035),
         ("cards", 800, 1.05),
         ("many small", 800, 1.02),  # all are worth the same: the scarce thing is a place on a node
         ("soon full", 800, 1.05),

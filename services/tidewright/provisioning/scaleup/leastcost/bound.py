@@ -39,11 +39,15 @@ class Bound(NamedTuple):
     dearer: Ints | None = None
     rebate: int = 0
 
+    def worths_of(self, problem: Problem) -> Floats:
+        """What a pod of other classes of the same pods is worth, by the same weights and prices."""
+        priced = problem if self.dearer is None else problem._replace(price=self.dearer)
+        worths: Floats = _costs(priced, _shares(priced), self.weights).min(axis=0)
+        return worths
+
     def of(self, problem: Problem) -> int:
         """What the same weights and prices give for other classes of the same pods."""
-        priced = problem if self.dearer is None else problem._replace(price=self.dearer)
-        cheapest = _costs(priced, _shares(priced), self.weights).min(axis=0)
-        return _least(problem, float(added(problem.counts * cheapest)) - self.rebate)
+        return _least(problem, float(added(problem.counts * self.worths_of(problem))) - self.rebate)
 
 
 def bound_of(problem: Problem, steps: int = STEPS) -> Bound:

@@ -27,10 +27,14 @@ from tidewright.provisioning.scaleup.leastcost.problem import (
     Problem,
     problem_of,
 )
-from tidewright.provisioning.scaleup.leastcost.realising import realised
+from tidewright.provisioning.scaleup.leastcost.realising import realised, reopened
 from tidewright.provisioning.scaleup.leastcost.search import SearchResult, search
 from tidewright.provisioning.scaleup.plans import World
 
+MEAN_CLASSES = 96
+"""Where there are more shapes than classes: with more classes than these, as many steps lead less far."""
+REOPENED = 192
+"""Items that are planned anew, by themselves, after a plan of classes: those left over, and those on the worst of its nodes."""
 _LARGEST_PRICE = 2**30
 
 
@@ -175,7 +179,8 @@ def _layouts(
     layouts: _Layouts = [[] for _ in columns]
     bound = beside = 0
     for averaged in (True, True, False):
-        problem = problem_of(items, columns, limits, mean=averaged)
+        classes = MEAN_CLASSES if averaged and len(items) > MOST_CLASSES else MOST_CLASSES
+        problem = problem_of(items, columns, limits, classes, mean=averaged)
         if len(problem.counts) > 2 * MOST_CLASSES:
             return None
         found = search(problem, beside)
@@ -188,6 +193,8 @@ def _layouts(
         each = problem_of(items, columns, (), len(items))
         bound = bound or found.bound.of(each)
         made = realised(problem, each, found.nodes)
+        if not problem.limits:  # else what is planned anew might be denied what it had
+            made = reopened(made, each, found.bound.worths_of(each), REOPENED)
         alike = Counter((group, tuple(sorted(pods.items()))) for group, pods in made.held)
         for (group, pods), several in alike.items():
             there = {items[item].shape.digest: number for item, number in pods}

@@ -1,12 +1,13 @@
 """The pods as classes and the groups as columns: all that the search knows, in whole numbers.
 
-A class is a shape, or several that nearly ask for the same and may go to the same groups: there are at most `MOST_CLASSES`,
-and a class asks for the most that one of its shapes asks for.
+A class is a shape, or several that nearly ask for the same and may go to the same groups: there are at most `MOST_CLASSES`, if those that have to be
+told apart are no more. A class asks for the most that one of its shapes asks for, or for what they ask for on average.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,8 @@ from tidewright.provisioning.pack.nodes import Ints, Mask
 from tidewright.provisioning.pack.templates import Template
 
 MOST_CLASSES = 256
-_COARSE = 4
+_WHOLE = 2**20
+_NOWHERE = 2**60
 _UNBOUNDED = 2**40
 
 
@@ -91,10 +93,9 @@ def problem_of(
     hostile, alone = _conflicts(items)
     most = np.where(fits, _most(requests, capacity), 0)
     most[:, alone] = np.minimum(most[:, alone], 1)
-    barred = _holds(requests, capacity) & ~fits
     apart = frozenset((*hostile, *alone))
-    members = _classes(requests, capacity, barred, apart, most_classes)
     several = np.array([item.count for item in items], dtype=np.int64)
+    members = _classes(requests, several, capacity, fits, apart=apart, most=most_classes)
     counts, asked = several, requests
     if len(members) < len(items):
         counts = np.array([several[list(each)].sum() for each in members], dtype=np.int64)
@@ -103,7 +104,8 @@ def problem_of(
             [-(-(r * n[:, None]).sum(axis=0) // n.sum()) if mean else r.max(axis=0) for r, n in of_each]
         )
         least = np.array([most[:, list(each)].min(axis=1) for each in members], dtype=np.int64).T
-        most = np.where(least > 0, np.maximum(_most(asked, capacity), 1), 0) if mean else least.copy()
+        whole = _most(asked, capacity)
+        most = np.where(least > 0, np.maximum(whole, 1), 0) if mean else np.minimum(least, whole)
         single = np.array([len(each) == 1 for each in members])
         most[:, single] = least[:, single]
     enemies = None
@@ -173,39 +175,43 @@ def _conflicts(items: Sequence[Item]) -> tuple[Mapping[int, set[int]], list[int]
 
 
 def _classes(
-    requests: Ints, capacity: Ints, barred: Mask, apart: Collection[int], most_classes: int
+    requests: Ints, several: Ints, capacity: Ints, fits: Mask, *, apart: Collection[int], most: int
 ) -> tuple[tuple[int, ...], ...]:
-    """Items by class: each its own, or, where there are too many, those that agree in ever fewer digits.
+    """Items by class: each its own, or, where there are too many, those together that ask for nearly the same.
 
-    `barred` says per group and item whether something else than its size keeps it away.
+    What differs most, for all its pods and beside the largest nodes, is told apart first; and what would fit nowhere together in any case.
     """
-    single = tuple((i,) for i in range(len(requests)))
-    if len(single) <= most_classes:
-        return single
-    open_to = _holds(requests, capacity) & ~barred
-    others = np.packbits(barred.T, axis=1)
-    itself = np.arange(len(requests), dtype=np.int64)
-    kept_apart = np.zeros(len(requests), dtype=np.bool_)
-    kept_apart[list(apart)] = True
-    for bits in (10, 8, 6, 5, 4, 3, 2, 1):
-        rounded = _rounded_up(requests, bits)
-        still = _holds(rounded, capacity) & ~barred
-        # What would fit nowhere for what is added to it stays what it is; with many digits, also what would fit in fewer groups.
-        worse = still < open_to if bits > _COARSE else ~np.logical_or.reduce(still, axis=0)[None]
-        alone = kept_apart | np.logical_or.reduce(worse, axis=0)
-        numbers = np.column_stack([np.where(alone, itself, -1), rounded])
-        keys = np.concatenate([numbers.view(np.uint8), others], axis=1)
-        kinds: dict[bytes, list[int]] = {}
-        for i, key in enumerate(keys.view(f"V{keys.shape[1]}")[:, 0].tolist()):
-            kinds.setdefault(key, []).append(i)
-        if len(kinds) <= most_classes:
-            break
-    return tuple(map(tuple, kinds.values()))
+    if len(requests) <= most:
+        return tuple((i,) for i in range(len(requests)))
+    barred = np.packbits((_holds(requests, capacity) & ~fits).T, axis=1)
+    kinds: dict[tuple[int, bytes], list[int]] = {}
+    for i, others in enumerate(barred):
+        kinds.setdefault((i if i in apart else -1, others.tobytes()), []).append(i)
+    share = np.floor(requests / np.maximum(capacity.max(axis=0), 1) * _WHOLE).astype(np.int64)
+    cells = [np.array(each) for each in kinds.values()]
+    queue: list[tuple[int, int, int]] = []
 
+    def put(number: int) -> None:
+        cell = cells[number]
+        if len(cell) < 2:
+            return
+        spread = (share[cell].max(axis=0) - share[cell].min(axis=0)).tolist()
+        widest = max(range(len(spread)), key=spread.__getitem__)
+        there = fits[:, cell].all(axis=1) & (requests[cell].max(axis=0) <= capacity).all(axis=1)
+        urgent = 0 if there.any() else _NOWHERE
+        heappush(queue, (-spread[widest] * int(several[cell].sum()) - urgent, number, widest))
 
-def _rounded_up(amounts: Ints, bits: int) -> Ints:
-    """Amounts with so many leading bits, rounded up."""
-    lengths = np.frexp(amounts.astype(np.float64))[1].astype(np.int64)
-    step = np.int64(1) << np.maximum(lengths - bits, 0)
-    rounded: Ints = -(-amounts // step) * step
-    return rounded
+    for number in range(len(cells)):
+        put(number)
+    while queue and (len(cells) < most or queue[0][0] <= -_NOWHERE):
+        _, number, resource = heappop(queue)
+        cell = cells[number]
+        values, pods = share[cell, resource], several[cell]
+        above = values > (values * pods).sum() // pods.sum()
+        if not above.any():  # all ask for the same but for rounding
+            above = np.arange(len(cell)) > 0
+        cells[number] = cell[~above]
+        cells.append(cell[above])
+        put(number)
+        put(len(cells) - 1)
+    return tuple(sorted(tuple(cell.tolist()) for cell in cells))

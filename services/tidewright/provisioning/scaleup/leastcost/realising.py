@@ -1,7 +1,7 @@
 """Where there are more shapes than classes: a plan for classes, whose pods ask for what theirs ask for on average, made one for the pods there are.
 
 Each node gets pods of the classes that it was planned for, small ones and large ones in turn; what is too much on it goes where
-others have some left, the largest first. What is left then is the next plan's.
+others have some left, the largest first. What is left then is the next plan's, and so are the pods of the worst nodes.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ import numpy as np
 
 from tidewright.provisioning.pack.nodes import Ints
 from tidewright.provisioning.scaleup.leastcost.bound import Floats
+from tidewright.provisioning.scaleup.leastcost.patterns import FINE, whole
 from tidewright.provisioning.scaleup.leastcost.problem import Problem
 from tidewright.provisioning.scaleup.leastcost.search import FilledNodes
 
 LOOKS = 20_000_000
 """Nodes looked at for pods that were too much where they were planned; what is left then is the next plan's."""
+GOOD = 0.98
+"""A node whose pods are worth more than this part of its price stays as it is."""
 
 
 class Realised(NamedTuple):
@@ -63,6 +66,29 @@ def realised(classes: Problem, items: Problem, nodes: Sequence[FilledNodes]) -> 
     for item in _fitted(items, over, held, np.array(free, dtype=np.float64)):
         rest[item] += 1
     return Realised(held, rest)
+
+
+def reopened(made: Realised, items: Problem, worth: Floats, most: int) -> Realised:
+    """Without its worst nodes: as many as leave no more than so many items to be planned anew, each by itself.
+
+    A node is the worse the less its pods are worth for its price; `worth` is that of one pod of each item.
+    """
+    each, price, rest = whole(worth).astype(np.int64).tolist(), items.price.tolist(), made.rest.copy()
+    parts = [
+        sum(each[item] * pods for item, pods in held.items()) / (FINE * price[group])
+        for group, held in made.held
+    ]
+    left = int(np.count_nonzero(rest))
+    gone: set[int] = set()
+    for node in sorted(range(len(parts)), key=parts.__getitem__):
+        held = made.held[node][1]
+        left += sum(not rest[item] for item in held)
+        if parts[node] > GOOD or left > most:
+            break
+        for item, pods in held.items():
+            rest[item] += pods
+        gone.add(node)
+    return Realised([node for number, node in enumerate(made.held) if number not in gone], rest)
 
 
 def _fitted(
