@@ -53,19 +53,20 @@ class Checkpoint(
             beyond `position` lie before it, and the rest follows. Says nothing else new.
     """
 
-    at: float
-    position: int
+    # Stored in this order: what stays first, see `tidewright.log.envelope`.
     epoch: int
     incarnation: str
+    version: str = ""
+    inputs: str = ""
+    state_version: int = 0
+    reads: InputSet | None = None
+    partial: bool = False
+    at: float
+    position: int
     commit: int
     folded: int = 0
     digest: str = EMPTY_DIGEST
     chain: str = ""
-    version: str = ""
-    partial: bool = False
-    inputs: str = ""
-    reads: InputSet | None = None
-    state_version: int = 0
 
 
 _encoder = msgspec.json.Encoder()

@@ -1,6 +1,7 @@
 """Who wrote a message, and why: the headers of every message on the log.
 
-The body is what counts for folding and for verification; headers are for people, traces and audits.
+The body is what counts for folding and for verification; headers are for people, traces and audits. What a process says in each of
+its messages comes first, and what is another one each time together behind it: an archive compresses that better.
 """
 
 from __future__ import annotations
@@ -60,8 +61,9 @@ class Writer(msgspec.Struct, frozen=True):
 
         Facts have no id, nor have outcomes: where they lie is what they are called by, and an outcome's body names its decision.
         """
-        headers = {ID: message_id} if message_id else {}
-        headers |= {WRITER: self.service, INCARNATION: self.incarnation, VERSION: self.version}
+        headers = {WRITER: self.service, INCARNATION: self.incarnation, VERSION: self.version}
+        if message_id:
+            headers[ID] = message_id
         if cause:
             headers[CAUSE] = cause
         if cause_seq:
@@ -75,5 +77,5 @@ class Writer(msgspec.Struct, frozen=True):
 
         `version` where the body does not say all of it.
         """
-        headers = {ID: str(commit), INCARNATION: self.incarnation}
-        return headers | {VERSION: self.version} if version else headers
+        headers = {INCARNATION: self.incarnation}
+        return headers | ({VERSION: self.version} if version else {}) | {ID: str(commit)}

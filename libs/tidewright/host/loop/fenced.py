@@ -126,11 +126,12 @@ class Position(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
         version: of the software that wrote it.
     """
 
-    at: float
+    # Stored in this order: what stays first, see `tidewright.log.envelope`.
     epoch: int = 0
     incarnation: str = ""
-    commit: int = 0
     version: str = ""
+    at: float
+    commit: int = 0
 
 
 class LogPort(Protocol):
