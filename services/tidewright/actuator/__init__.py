@@ -2,7 +2,8 @@
 
 service          the process: connects, and runs the loops
 options          how it is started; metrics: what it counts
-acting           the loop: read decisions, dispatch, commit outcomes
+acting           the loop: read decisions, dispatch
+committing       outcomes onto the log; log_clock: the time that they have
 What to do next, pure
     plan         per target in order, across targets by priority, and what is overtaken
     ledger       which decisions have their outcome

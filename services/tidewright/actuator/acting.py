@@ -1,4 +1,4 @@
-"""The work of the actuator: read decisions, dispatch under the budget, commit outcomes.
+"""The work of the actuator: read decisions, and dispatch under the budget.
 
     read --Plan--> dispatch --tasks--> outcomes --the checkpoint with them, or behind them--> log
 
@@ -30,7 +30,9 @@ from tidewright.actuator.allowed.table import SERVICES, Grant
 from tidewright.actuator.apply import Allowance, Applier, without_writing
 from tidewright.actuator.cloud import API_VERSION as CLOUD
 from tidewright.actuator.cloud import Clouds
+from tidewright.actuator.committing import Group, Outcomes, recorded
 from tidewright.actuator.ledger import ActPosition, Ledger
+from tidewright.actuator.log_clock import LogClock
 from tidewright.actuator.metrics import Metrics
 from tidewright.actuator.modes import Modes
 from tidewright.actuator.newer import NEWER, newer_effect
@@ -40,7 +42,6 @@ from tidewright.actuator.verdict import Again, Done, Lost, Refused, Result
 from tidewright.events import registry
 from tidewright.events.acting import Held
 from tidewright.events.base import Event, Outcome
-from tidewright.events.config import ClockSet
 from tidewright.events.decisions import Effect, RecordObjectEvent
 from tidewright.events.endpoints import ForgetEndpoint
 from tidewright.events.provisioning import (
@@ -53,15 +54,11 @@ from tidewright.host.loop.fenced import Fenced, InFlight, Part, attempts, mind, 
 from tidewright.host.loop.lookout import BucketLookout, Lookout
 from tidewright.host.process.health import Health
 from tidewright.log import errors
-from tidewright.log.clock import Clock
-from tidewright.log.connection import Log, Message
-from tidewright.log.envelope import CAUSE_SEQ, MAX_BATCH, TRACEPARENT, Writer
+from tidewright.log.connection import Log
+from tidewright.log.envelope import TRACEPARENT, Writer
 from tidewright.log.reader import Record
 from tidewright.log.subjects import ALL, Parsed
 
-CLOCK = "clock"
-
-CLOCK_CHECK_S = 1.0
 CONCURRENCY = 64
 """Effects that are being applied, or wait for their next attempt."""
 REPORTS_AT_ONCE = 16
@@ -73,9 +70,6 @@ REPORTS_REST_S, REPORTS_WITHIN_S = 0.25, 5.0
 whose nodes many go has several for each, and those that are still to go would wait for them."""
 REPORTS_READ = 64
 """How many object events are read into the plan at a time: a crowd of them is none that something more urgent waits behind."""
-TOGETHER_S, FEW = 0.01, 4
-"""For so long outcomes are gathered while more than a few effects are under way: each commit has its price, however
-little is in it, and what is decided next waits for the last of them."""
 LOOKED_S = 0.5
 """How often the work is reminded that somebody looks, wall seconds: it may have waited for that."""
 OWNED_S = 0.5
@@ -88,8 +82,6 @@ ALERTS = 256
 """Causes of a refusal that are each said once: whoever makes up names does not fill the log of this process."""
 _TOKENS = ("service", "kind", "namespace", "name")
 """Of a decision's subject, after its slot."""
-READ_AGAIN = 50_000
-"""Sequences without an effect after which the position moves on all the same: a restart would look through them again."""
 READ_AHEAD = 5_000
 """Decisions without an outcome beyond which no more are read."""
 CUT_SHORT = Lost(
@@ -130,10 +122,8 @@ class Actuator:
         self._metrics = Metrics(health) if health else None
         self._grounds = Grounds(log)
         self._alerted: set[tuple[str, str]] = set()
-        self._clock = Clock()
+        self._clock = LogClock(log)
         self._modes = Modes(log)
-        self._clock_read_at = float("-inf")
-        self._minding = asyncio.Lock()
         self._writer = Writer(SERVICE)
         self._in_flight = InFlight()
         self._part: Part[ActPosition] = Part(
@@ -151,9 +141,6 @@ class Actuator:
         self._ledger = Ledger(position.position, position.done)
         self._cut_short = frozenset(position.begun)
         """Decisions for which the process before may have made a request that must not be made twice."""
-        self._begun: list[asyncio.Future[None]] = []
-        """Who waits for the ledger's beginnings to be on the log."""
-        self._at = position.at
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -161,16 +148,16 @@ class Actuator:
         """Tells the requests of one job apart that wait together."""
         self._spending: list[tuple[Rank, int, int, asyncio.Future[None]]] = []
         """A heap of running jobs that wait for one more request."""
-        self._outcomes: asyncio.Queue[tuple[Job, Outcome] | None] = asyncio.Queue()
-        """None for a checkpoint that somebody waits for."""
+        self._outcomes = Outcomes(
+            self._log, self._part, self._ledger, self._clock, writer=self._writer, in_flight=self._in_flight, at=position.at,
+            changing=lambda: self._plan.changing, committed=self._committed,
+        )  # fmt: skip
         self._sized: dict[int, Job] = {}
         """Changes of a node group's size whose outcomes are not on the log yet, by sequence. Nothing else is done to the group
         before they are: who takes over knows them by the size that they wanted, and by no other."""
         self._read_at: dict[int, float] = {}
         self._aside: deque[tuple[Record, Parsed, RecordObjectEvent]] = deque()
         """Object events that are not judged before one may run: each has a lane of its own and supersedes nothing."""
-        self._hurried = asyncio.Event()
-        """Somebody waits for a commit, or nothing more comes soon."""
         self._changed_at = float("-inf")
         """When something that is no report began or ended last, of `time.monotonic`."""
         self._owned_at = float("-inf")
@@ -207,42 +194,20 @@ class Actuator:
         async for attempt in attempts(self._in_flight):
             with attempt:  # a log that lost its beginning has nothing to begin anew from
                 await self._log.continuity.require(position.position, "the actuator's checkpoint")
-        apart = await self._recorded(position.apart)
+        apart = await recorded(self._log, self._in_flight, position.apart)
         self._reset(msgspec.structs.replace(position, done=tuple(sorted({*position.done, *apart}))))
         if position.incarnation not in ("", self._writer.incarnation):
             await asyncio.sleep(OWNED_S)
         _log.info("acting", at_most=self._options.mode, position=position.position, qps=self._options.qps)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._read(position.position))
-            tasks.create_task(self._commit())
+            tasks.create_task(self._outcomes.run())
             # Who acted before may have carried out two decisions about one object, and have said of neither: whoever
             # begins with the first one before the second is read takes that back, and does both once more.
             await self._read_up.wait()
             tasks.create_task(self._dispatch(tasks))
 
     # -- reading ---------------------------------------------------------------------------------
-
-    async def _mind_clock(self, latest: float) -> None:
-        """Follow the mapping on the log, before outcomes of decisions up to the time `latest` are stamped.
-
-        The watcher sets the clock before it says anything, so whoever has read a decision and looks
-        then has the mapping that the decision's time is of. Whoever decided for a later time than ours knew of a
-        setting that we do not know yet.
-        """
-        async with self._minding:  # effects that begin together ask together
-            if self._is_clock_known(latest):
-                return
-            async for attempt in attempts():
-                with attempt:
-                    record = await self._log.last(self._log.subjects.config(CLOCK))
-                    event = registry.read(record.body) if record else None
-                    if isinstance(event, ClockSet):
-                        self._clock.set(event)
-            self._clock_read_at = time.monotonic()
-
-    def _is_clock_known(self, latest: float) -> bool:
-        """Whether decisions up to the time `latest` are of the mapping that is known."""
-        return time.monotonic() - self._clock_read_at <= CLOCK_CHECK_S and latest <= self._clock.now()
 
     async def _read(self, after: int) -> None:
         # One filter: with several, the server slows down where others write.
@@ -314,18 +279,18 @@ class Actuator:
         # Before it is in the plan: what is not allowed must not supersede what is.
         granted = self._judged(parsed, event)
         if isinstance(granted, Refusal):
-            self._finish(job, verdict.outcome(event, self._refused(job, granted), 0.0, 0))
+            self._outcomes.add(job, verdict.outcome(event, self._refused(job, granted), 0.0, 0))
             return
         job = msgspec.structs.replace(job, ground=granted.ground, marks=granted.marks)
         nothing = without_writing(event, shadow=self._options.mode == "shadow")
         if record.seq in self._cut_short:
-            self._finish(job, verdict.outcome(event, CUT_SHORT, 0.0, 0))
+            self._outcomes.add(job, verdict.outcome(event, CUT_SHORT, 0.0, 0))
         elif nothing is not None:
-            self._finish(job, verdict.outcome(event, nothing, 0.0, 0))
+            self._outcomes.add(job, verdict.outcome(event, nothing, 0.0, 0))
         else:
             self._grounds.expect(job.ground, event)
             for waiting, by in self._plan.add(job):
-                self._finish(waiting, verdict.superseded(waiting.effect, by.effect, 0.0))
+                self._outcomes.add(waiting, verdict.superseded(waiting.effect, by.effect, 0.0))
 
     def _judged(self, parsed: Parsed, effect: Effect) -> Grant | Refusal:
         try:
@@ -469,7 +434,7 @@ class Actuator:
         allowance = Allowance(
             self._owned if at_cloud else partial(self._spend, job),
             prepaid=1,
-            record=partial(self._begin, job) if at_cloud else None,
+            record=partial(self._outcomes.begin, job) if at_cloud else None,
         )
         attempt = 0
         while True:
@@ -511,7 +476,7 @@ class Actuator:
             since = None if isinstance(job.effect, ForgetEndpoint) else await self._lookout.kept()
             began = loop.time()
             known = self._modes.known(job.effect, since=since)
-            if known is not None and self._is_owned and self._is_clock_known(job.effect.at):
+            if known is not None and self._is_owned and self._clock.is_known(job.effect.at):
                 # Most of what goes together with others: what is left to ask is about the effect itself.
                 held, refusal, whose = known, await self._groundless(job), await self._whose(job.effect)
             else:
@@ -521,7 +486,7 @@ class Actuator:
                     self._groundless(job),
                     self._whose(job.effect),
                     self._owned(),
-                    self._mind_clock(job.effect.at),
+                    self._clock.follow(job.effect.at),
                 )
             if loop.time() - began <= LONG_S:
                 break  # else one may have answered before the bus went away, and another one waited until it was back
@@ -575,118 +540,22 @@ class Actuator:
         else:
             self._plan.done(job)
         self._mind_change(job)
-        if self._plan.changing <= FEW:
-            self._hurried.set()
+        self._outcomes.few_are_left()
         if self._metrics is not None:
             self._metrics.requests.inc(allowance.requests)
-        self._finish(job, outcome)
+        self._outcomes.add(job, outcome)
         self._wake.set()
 
-    # -- outcomes --------------------------------------------------------------------------------
-
-    def _finish(self, job: Job, outcome: Outcome) -> None:
-        self._outcomes.put_nowait((job, outcome))
-
-    async def _begin(self, job: Job) -> None:
-        """Return when it is on the log that a request may have been made for a job that must not be made twice."""
-        if not self._ledger.begin(job.seq):
-            return
-        recorded = asyncio.get_running_loop().create_future()
-        self._begun.append(recorded)
-        self._outcomes.put_nowait(None)
-        self._hurried.set()
-        await recorded
-
-    async def _commit(self) -> None:
-        """Outcomes onto the log, grouped; without any, the checkpoint alone, when it is due or lies far back."""
-        while True:
-            taken: list[tuple[Job, Outcome] | None] = []
-            try:
-                async with asyncio.timeout(self._part.renewal_in_s):
-                    taken.append(await self._outcomes.get())
-            except TimeoutError:
-                ahead = self._ledger.position - self._part.position.position
-                if self._part.renewal_in_s and ahead < READ_AGAIN:
-                    continue
-            if self._plan.changing > FEW and not self._begun:
-                await self._gathered()
-            while len(taken) < MAX_BATCH - 1 and not self._outcomes.empty():
-                taken.append(self._outcomes.get_nowait())
-            group = [entry for entry in taken if entry is not None]
-            if group:
-                await self._mind_clock(max(job.effect.at for job, _ in group))
-            begun, self._begun = self._begun, []
-            messages = [self._message(job, outcome) for job, outcome in group]
-            for job, _ in group:
-                self._ledger.finish(job.seq)
-            began = time.monotonic()
-            position = ActPosition(
-                at=self._at,
-                position=self._ledger.position,
-                done=self._ledger.done,
-                begun=self._ledger.begun,
-            )
-            if messages and self._log.one_by_one(len(messages)):
-                messages = await self._one_by_one(messages)
-            await self._part.commit(messages, position)
-            self._owned_at = max(self._owned_at, began)
-            for recorded in begun:
-                if not recorded.done():  # whoever waited may have been cancelled
-                    recorded.set_result(None)
-            for job, outcome in group:
-                self._count(job, outcome)
-                if (sized := self._sized.pop(job.seq, None)) is not None:
-                    self._plan.done(sized)
-                    self._wake.set()
-            if self._ledger.open < READ_AHEAD:
-                self._room.set()
-
-    async def _gathered(self) -> None:
-        """Return when some outcomes may have come together, or one is waited for."""
-        self._hurried.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(TOGETHER_S):
-                await self._hurried.wait()
-
-    async def _one_by_one(self, messages: list[Message]) -> list[Message]:
-        """Append outcomes before the checkpoint that covers them; those that are left to be committed with it.
-
-        Each is taken only while the checkpoint is ours, and whoever claims it finds what it does not cover.
-        """
-        since = self._part.sequence
-        for place, message in enumerate(messages):
-            try:
-                await self._part.append(message)
-            except (errors.Conflict, errors.StoreFull):
-                return messages[place:]  # nothing of it is there, and a commit finds out why
-            except errors.LogUnavailable:
-                # Behind another checkpoint it does not come any more: what is there by then is all.
-                await self._part.commit([], self._part.position.seen(since))
-                there = await self._recorded(since)
-                return [it for it in messages[place:] if int((it.headers or {})[CAUSE_SEQ]) not in there]
-        return []
-
-    async def _recorded(self, after: int) -> set[int]:
-        """The decisions whose outcomes lie behind a sequence."""
-        subject = f"{self._log.subjects.root}.outcome.>"
-        found: set[int] = set()
-        async for attempt in attempts(self._in_flight):
-            with attempt:
-                async with self._log.reader([subject], after=after) as reader:
-                    async for record in reader.until_current():
-                        cause = record.headers.get(CAUSE_SEQ, "")
-                        found |= {int(cause)} if cause.isdecimal() else set()
-        return found
-
-    def _message(self, job: Job, outcome: Outcome) -> Message:
-        self._at = max(self._at, self._clock.now(), job.effect.at)
-        stamped = msgspec.structs.replace(outcome, at=self._at)
-        parsed = self._log.subjects.parse(job.subject)
-        # The decision's own tokens: its decider reads the outcomes of its slot.
-        subject = f"{self._log.subjects.root}.outcome.{parsed.slot}.{'.'.join(parsed.rest[1:])}"
-        return Message(
-            subject, registry.encode(stamped), self._writer.headers(cause_seq=job.seq, trace=job.trace)
-        )
+    def _committed(self, group: Group, began: float) -> None:
+        """These outcomes are on the log, by a commit that began then: the part was still ours."""
+        self._owned_at = max(self._owned_at, began)
+        for job, outcome in group:
+            self._count(job, outcome)
+            if (sized := self._sized.pop(job.seq, None)) is not None:
+                self._plan.done(sized)
+                self._wake.set()
+        if self._ledger.open < READ_AHEAD:
+            self._room.set()
 
     def _count(self, job: Job, outcome: Outcome) -> None:
         word = type(outcome).__name__

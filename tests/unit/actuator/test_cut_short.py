@@ -83,11 +83,11 @@ async def ordered(cloud: Cloud) -> list[ActPosition]:
     async def spend() -> None:
         """The budget of a test has no end."""
 
-    committing = asyncio.create_task(actuator._commit())
+    committing = asyncio.create_task(actuator._outcomes.run())
     assert actuator._clouds is not None
 
     async def record() -> None:
-        await actuator._begin(job)
+        await actuator._outcomes.begin(job)
 
     result = await actuator._clouds.attempt(ORDER, Allowance(spend, record=record), ("c", "g"))
     assert result == Done(result={"size": 3})
@@ -115,8 +115,8 @@ async def test_after_a_restart_in_between_nothing_is_ordered_and_that_is_said() 
     )
     actuator._reset(kept)
     actuator._take(Record(7, SUBJECT, registry.encode(ORDER), {}), ORDER)
-    await until(lambda: not actuator._outcomes.empty())
-    said = actuator._outcomes.get_nowait()
+    await until(lambda: not actuator._outcomes.waiting.empty())
+    said = actuator._outcomes.waiting.get_nowait()
     assert said is not None
     outcome = said[1]
     assert isinstance(outcome, Failed)

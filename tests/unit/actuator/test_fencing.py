@@ -80,7 +80,7 @@ async def test_a_fence_met_between_two_requests_is_not_the_outcome_of_the_effect
             tasks.create_task(actuator._dispatch(tasks))
     except* Exception as group:  # noqa: BLE001  # told apart below
         found = group
-    assert actuator._outcomes.empty()
+    assert actuator._outcomes.waiting.empty()
     if isinstance(second, LogError):
         assert found.exceptions == (second,)
     else:
@@ -164,7 +164,7 @@ async def test_an_outage_of_the_log_takes_nothing_from_the_time_for_retries(
     job = actuator._plan.next()
     assert job is not None
     await actuator._apply(job)
-    said = actuator._outcomes.get_nowait()
+    said = actuator._outcomes.waiting.get_nowait()
     assert said is not None
     _, outcome = said
     assert (applier.attempts, type(outcome)) == (2, Applied)
@@ -198,6 +198,6 @@ async def test_modes_that_answered_before_an_outage_are_asked_again_after_it(
     job = actuator._plan.next()
     assert job is not None
     await actuator._apply(job)
-    said = actuator._outcomes.get_nowait()
+    said = actuator._outcomes.waiting.get_nowait()
     assert said is not None
     assert (applier.attempts, said[1].reason) == (0, verdict.DRY_RUN)

@@ -13,10 +13,11 @@ from tests.unit.actuator.effects import said as object_event
 from tests.unit.actuator.test_fencing import Shared
 from tests.unit.actuator.test_unwatched import Noted, no_budget
 from tests.waiting import until
-from tidewright.actuator import acting
-from tidewright.actuator.acting import FEW, REPORTS_READ, REPORTS_REST_S, Actuator
+from tidewright.actuator import acting, committing
+from tidewright.actuator.acting import REPORTS_READ, REPORTS_REST_S, Actuator
 from tidewright.actuator.allowed.table import Grant
 from tidewright.actuator.apply import Allowance, Applier
+from tidewright.actuator.committing import FEW
 from tidewright.actuator.ledger import ActPosition
 from tidewright.actuator.options import Mode, Options
 from tidewright.actuator.plan import Job
@@ -131,7 +132,7 @@ async def test_object_events_that_are_not_to_be_made_wait_for_nothing(
         read(actuator, seq)
     async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
         dispatching = tasks.create_task(actuator._dispatch(tasks))
-        await until(lambda: actuator._outcomes.qsize() == 3 * REPORTS_READ - 1)
+        await until(lambda: actuator._outcomes.waiting.qsize() == 3 * REPORTS_READ - 1)
         dispatching.cancel()
 
 
@@ -139,11 +140,11 @@ async def test_object_events_that_are_not_to_be_made_wait_for_nothing(
 async def test_outcomes_come_together_until_few_are_left_or_a_commit_is_waited_for(
     waited_for: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(acting, "TOGETHER_S", HOUR_S)
+    monkeypatch.setattr(committing, "TOGETHER_S", HOUR_S)
     actuator, commits = actuating([]), Commits()
-    monkeypatch.setattr(actuator, "_part", commits)
+    monkeypatch.setattr(actuator._outcomes, "_part", commits)
     *ended, last = under_way(actuator, FEW + 3)
-    committing = asyncio.create_task(actuator._commit())
+    running = asyncio.create_task(actuator._outcomes.run())
     try:
         for one in ended[:2]:
             end(actuator, one)
@@ -152,15 +153,15 @@ async def test_outcomes_come_together_until_few_are_left_or_a_commit_is_waited_f
         assert commits.made == []
         async with asyncio.timeout(30):
             if waited_for:
-                await actuator._begin(last)
+                await actuator._outcomes.begin(last)
                 assert commits.made == [(2, (last.seq,))]
             else:
                 end(actuator, ended[2])
                 await until(lambda: bool(commits.made))
                 assert commits.made == [(3, ())]
     finally:
-        committing.cancel()
-        await asyncio.gather(committing, return_exceptions=True)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_of_a_node_group_nothing_else_is_done_before_the_outcome_of_its_size_is_on_the_log(
@@ -168,13 +169,13 @@ async def test_of_a_node_group_nothing_else_is_done_before_the_outcome_of_its_si
 ) -> None:
     """Who takes over sees the size that the last of them wanted, and would take the first for refused, or order it again."""
     actuator, commits = actuating([]), Commits()
-    monkeypatch.setattr(actuator, "_part", commits)
+    monkeypatch.setattr(actuator._outcomes, "_part", commits)
     commits.there.clear()
     orders = [job(seq, sized(seq, 2 * seq - 2, 2 * seq)) for seq in (1, 2)]
     for order in orders:
         actuator._ledger.take(order.seq)
         actuator._plan.add(order)
-    committing = asyncio.create_task(actuator._commit())
+    running = asyncio.create_task(actuator._outcomes.run())
     try:
         assert actuator._plan.next() is orders[0]
         end(actuator, orders[0])
@@ -186,5 +187,5 @@ async def test_of_a_node_group_nothing_else_is_done_before_the_outcome_of_its_si
             await until(lambda: bool(commits.made))
         assert actuator._plan.next() is orders[1]
     finally:
-        committing.cancel()
-        await asyncio.gather(committing, return_exceptions=True)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
