@@ -102,6 +102,17 @@ class Discovery:
         """A kind is not where it was found: asked for again, it is looked for anew."""
         self._known.pop((group, kind), None)
 
+    def doubt(self, group: str, kind: str) -> bool:
+        """An object is not where its kind was found: maybe the kind is not. Whether it is forgotten, and may be found elsewhere.
+
+        Not if it was found just now: most often it is the object that is gone.
+        """
+        known = self._known.get((group, kind))
+        if known is None or time.monotonic() - known[1] < FORGET_S:
+            return False
+        self.forget(group, kind)
+        return True
+
     async def resource(self, api_version: str, kind: str) -> Resource | None:
         """The place of a kind in just this version; None when it is not there."""
         group, _, version = api_version.rpartition("/")

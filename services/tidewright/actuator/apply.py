@@ -234,6 +234,15 @@ class Applier:
         return Again(verdict.CONFLICT, f"lost {LOOKS} races for {path}: {lost}")
 
     async def _scale(self, effect: ScaleWorkload, allowance: Allowance) -> Result:
+        try:
+            return await self._scale_there(effect, allowance)
+        except KubeError as error:
+            group = effect.target.api_version.rpartition("/")[0]
+            if error.status != 404 or not self._discovery.doubt(group, effect.target.kind):
+                raise
+            return await self._scale_there(effect, allowance)  # in another version, if there is one
+
+    async def _scale_there(self, effect: ScaleWorkload, allowance: Allowance) -> Result:
         place = await self._place(effect.target, allowance)
         path = place.item(effect.target.namespace, effect.target.name, "scale")
         if (patch := requests.scale_patch(effect)) is not None:

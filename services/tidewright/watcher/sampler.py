@@ -337,6 +337,7 @@ class Sampler:
                     f'no matches for kind "{target.kind}" in group "{target.group}"',
                 )
             refusals: list[str] = []
+            lost = False
             for place in places:
                 try:
                     answer = await self._sources.kube.request(
@@ -345,11 +346,14 @@ class Sampler:
                 except KubeError as error:
                     if error.retriable:
                         raise
+                    lost = lost or error.status == 404
                     refusals.append(
                         f"could not get scale for the GV {place.api_version}, error: {error.message}"
                     )
                     continue
                 return workloads.scale(answer.body, target.api_version, target.kind)
+            if lost and self._discovery.doubt(target.group, target.kind):
+                return await self.scale_of(target)
         except Malformed as error:
             return _gone(
                 target, f"could not get scale for the GV {group_version}, error: {error}, scale not found"

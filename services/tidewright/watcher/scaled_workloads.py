@@ -184,6 +184,8 @@ class ScaledWorkloads:
 
     async def _not_taken_over(self) -> set[GroupKind]:
         """Kinds that spread's part follows by now, and of which it has not told all that was told here: what is gone before it has, it never saw."""
+        if not self._spreads_kinds:
+            return set()
         handed = self._watch.told & self._spreads_kinds
         theirs = await self._told_by_spread() if handed else {}
         return {kind for kind in handed if not self._watch.said_of(kind) <= theirs.keys()}

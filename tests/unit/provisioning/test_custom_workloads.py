@@ -14,7 +14,6 @@ from tidewright.events.base import ObjectRef
 from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.facts import WorkloadGone
 from tidewright.events.spread import KindRefused
-from tidewright.provisioning.fold.forgetting import MOST_UNREAD
 
 FLEET = ObjectRef(
     api_version="games.example.com/v1", kind="Fleet", namespace="ns", name="arena", uid="uid-arena"
@@ -158,14 +157,17 @@ def test_what_one_part_of_the_watcher_may_not_read_stands_whatever_the_other_one
     assert cluster.state.said == {}
 
 
-def test_of_how_many_it_is_remembered_that_they_were_told_to_be_unreadable_is_bounded() -> None:
+def test_of_how_many_it_is_remembered_that_they_were_told_to_be_unreadable_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """That they are gone is not heard of."""
+    monkeypatch.setattr("tidewright.provisioning.fold.forgetting.MOST_UNREAD", 5)
     cluster = Workloads(DECIDED, boots=False)
     refused(cluster, "403")
-    for number in range(MOST_UNREAD + 10):
+    for number in range(8):
         grows(cluster, target=msgspec.structs.replace(FLEET, name=f"arena-{number}"))
-    assert len(cluster.object_events("WorkloadUnreadable")) == MOST_UNREAD + 10
-    assert list(cluster.state.said) == [f"Fleet/ns/arena-{number}" for number in range(10, MOST_UNREAD + 10)]
+    assert len(cluster.object_events("WorkloadUnreadable")) == 8
+    assert list(cluster.state.said) == [f"Fleet/ns/arena-{number}" for number in range(3, 8)]
 
 
 def test_of_two_kinds_of_one_name_the_end_of_the_one_leaves_the_other() -> None:

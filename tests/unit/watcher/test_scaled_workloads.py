@@ -391,6 +391,30 @@ async def test_replicas_at_paths_are_read_in_another_version_once_the_one_is_ser
         await heard.until(TargetReplicasObserved, lambda fact: "no matches for kind" in fact.error)
 
 
+async def test_the_scale_of_a_target_is_read_in_another_version_once_its_own_is_served_no_longer(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the autoscaler it would be gone until the watcher is started again."""
+    monkeypatch.setattr("tidewright.kube.discovery.FORGET_S", 0.0)
+    serve(cluster)
+    path = "namespaces/shop/fleets/web/scale"
+
+    def scale(replicas: int) -> dict[str, Any]:
+        return {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"replicas": replicas}}
+
+    cluster.answers[f"{VERSION}/{path}"] = scale(3)
+    await scaled(cluster, "w")
+    heard = Heard(tail, "workload")
+    async with watching(cluster, nats, tmp_path, kinds=KINDS, metrics_interval_s=0.1):
+        await heard.until(WorkloadObserved, lambda fact: fact.replicas == 3)
+        cluster.answers[f"{GROUP}/v2"] = cluster.answers[VERSION]
+        cluster.answers[f"{GROUP}/v2/{path}"] = scale(4)
+        cluster.answers[GROUP] = {"versions": [{"version": "v2"}]}
+        del cluster.answers[VERSION], cluster.answers[f"{VERSION}/{path}"]
+        await heard.until(WorkloadObserved, lambda fact: fact.replicas == 4)
+    assert not any(isinstance(event, WorkloadGone) for event in heard.all)
+
+
 async def test_objects_that_are_not_where_discovery_has_them_are_told_of_once_and_looked_for_again(
     cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import count_sets, counting_of, index_of
 from tidewright.provisioning.state import Request, State
 
-MOST_UNREAD = 200
+MOST_UNREAD = 1000
 """Of so many workloads of a kind it is remembered that they were told to be unreadable."""
 
 
