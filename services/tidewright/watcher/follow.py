@@ -125,7 +125,7 @@ class Follower:
         self._diff = Diff(kind)
         self._version = ""
         self._kept_from = ""
-        """The version before the first object that is kept back: a restart sees these again."""
+        """The version before the first object that is kept back: a restart sees these again, and nothing that was said since."""
         self._keeps = asyncio.Event()
         """Set while some are."""
         self._before_list = 0
@@ -286,6 +286,8 @@ class Follower:
                     facts += self._seen(item.raw, at)
                     change = item
         facts = _without_passing(facts)
+        if facts:  # behind the position lies nothing that is said: who takes over would say what it was before once more
+            facts += self._diff.late(at)
         if change is not None:
             self._version = change.resource_version or self._version
         self._mind_kept(before)

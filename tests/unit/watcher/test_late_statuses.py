@@ -86,15 +86,26 @@ async def test_it_is_said_late_and_the_position_follows_then(
     late.cancel()
 
 
-async def test_what_is_said_meanwhile_goes_with_the_version_before(
+async def test_what_is_kept_back_is_said_with_whatever_else_is(
     monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
+    """Who takes over would else see another object as it was before it was said, and say that once more."""
     one = follower(log)
     other: Item = Modified(scaler(7, version="3").replace(b'"name":"a"', b'"name":"b"'))
     await played(monkeypatch, one, LISTED, [changed(2, "2")], [other])
-    assert log.said == [([1], "1"), ([7], "1")]
-    await played(monkeypatch, one, [changed(3, "4", spec={"maxReplicas": 9})])
-    assert log.said[2:] == [([3], "4")], "nothing is kept back any more"
+    assert log.said == [([1], "1"), ([7, 2], "3")]
+    await played(monkeypatch, one, [changed(3, "4")], [changed(4, "5", spec={"maxReplicas": 9})])
+    assert log.said[2:] == [([4], "5")]
+    assert not one._keeps.is_set()
+
+
+async def test_what_is_said_again_for_the_logs_sake_leaves_what_is_kept_back(
+    monkeypatch: pytest.MonkeyPatch, log: Log
+) -> None:
+    one = follower(log)
+    await played(monkeypatch, one, LISTED, [changed(2, "2")])
+    await one._say([], 1.0)
+    assert log.said == [([1], "1"), ([], "1")]
 
 
 async def test_a_list_that_begins_says_all_and_begins_anew_until_it_is_done(
