@@ -299,6 +299,13 @@ def test_the_body_of_a_checkpoint_that_was_altered_is_found(old: bytes, new: byt
     assert found == [3]
 
 
+@pytest.mark.parametrize("record", [unnamed(1), watched(1)], ids=["fact", "checkpoint"])
+def test_an_incarnation_that_was_removed_is_found(record: Record) -> None:
+    headers = {name: value for name, value in record.headers.items() if name != envelope.INCARNATION}
+    assert problems(record) == []
+    assert problems(msgspec.structs.replace(record, headers=headers)) == [1]
+
+
 def test_a_checkpoint_is_of_who_its_subject_says() -> None:
     names = Subjects("c")
     assert envelope.writer_of(names.checkpoint(ALL, "watcher", "pod"), NOW) == "watcher"

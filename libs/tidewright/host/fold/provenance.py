@@ -136,7 +136,11 @@ class Provenance:
         cls, third = place
         headers = record.headers
         writer = headers.get(envelope.WRITER)
-        if writer is None and cls == "checkpoint" and envelope.INCARNATION in headers:
+        if (
+            writer is None
+            and cls == "checkpoint"
+            and (envelope.INCARNATION in headers or envelope.ID in headers)
+        ):
             writer = third  # by its subject
         if writer is not None and envelope.SCHEDULER not in headers:
             problem = self._problem(record, writer, cls, third)
@@ -160,7 +164,7 @@ class Provenance:
         said, incarnation = headers.get(envelope.ID, ""), headers.get(envelope.INCARNATION, "")
         match cls:
             case "fact":
-                rightful, agrees = "watcher", _counted(said, incarnation)
+                rightful, agrees = "watcher", _counted(said, incarnation) if said else bool(incarnation)
             case "config":
                 rightful, agrees = INSTALLER if writer == INSTALLER else "watcher", True
             case "outcome":
