@@ -84,7 +84,7 @@ def fits_reason(shape: PodShape, template: Template) -> str:
     return short or (_lacks_devices(shape, template) if shape.claims else "")
 
 
-class Asking:
+class AskedShapes:
     """Shapes that one template after the other is asked about: of those that only their amounts can keep from a node, these alone are compared."""
 
     def __init__(self, shapes: Sequence[PodShape]) -> None:

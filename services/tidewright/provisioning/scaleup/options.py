@@ -14,7 +14,7 @@ from tidewright.provisioning.cluster.groups import Group, cannot_grow
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.estimate import cluster_limit, estimate, group_limit, node_limit
-from tidewright.provisioning.pack.templates import Asking, Estimate
+from tidewright.provisioning.pack.templates import AskedShapes, Estimate
 from tidewright.provisioning.scaleup import expander as exp
 from tidewright.provisioning.scaleup.plans import (
     ALL_OR_NOTHING,
@@ -64,7 +64,7 @@ def look(items: Sequence[Item], world: World) -> Look:
     fits: dict[NodeGroupId, list[int]] = {}
     valid: list[Group] = []
     shapes = [item.shape for item in items]
-    asking, claiming = Asking(shapes), [index for index, shape in enumerate(shapes) if shape.claims]
+    asking, claiming = AskedShapes(shapes), [index for index, shape in enumerate(shapes) if shape.claims]
     for group in sorted(world.groups, key=lambda g: g.id):
         reason = cannot_grow(group, world.limits, world.current_nodes, world.settings.max_nodes_total)
         if reason:
