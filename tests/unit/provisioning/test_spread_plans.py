@@ -112,3 +112,33 @@ def test_zones_that_are_alike_do_not_share_what_is_for_one_of_them() -> None:
     standing(world, "a", 6, item)
     plan = plan_all([item, *(Item(pod(300 + n, GIB), 4) for n in range(150))], world)
     assert by_zone(plan, world, item) == {"a": 4, "b": 10, "c": 10}
+
+
+def soon_full(seed: int) -> tuple[list[Item], World]:
+    """Spread pods beside others, on machines of which each zone has few."""
+    chance = Random(seed)
+    zones, sizes = "abc"[: chance.choice((2, 3))], chance.sample((2, 4, 8, 16), 2)
+    machines = [
+        Machine(f"m-{zone}-{cores}", cores, 4 * cores, 0.05 * cores * chance.uniform(0.9, 1.1), zone=zone,
+                most=chance.choice((1, 3, 10, 40)))
+        for zone in zones for cores in sizes
+    ]  # fmt: skip
+    shapes = [spread(f"s{n}", chance.randint(5, 60), chance.choice((250, 500, 1000, 2000)),
+                     maxSkew=chance.choice((1, 1, 2))) for n in range(5)]  # fmt: skip
+    others = [
+        Item(pod(chance.choice((300, 700, 1500)), GIB, app=f"o{n}"), chance.randint(5, 30)) for n in range(5)
+    ]
+    return [*shapes, *others], world_of([group_of(machine) for machine in machines])
+
+
+@pytest.mark.parametrize("seed", [9, 15, 23, 25, 26, 32, 33, 36, 48, 51])
+def test_where_zones_are_soon_full_no_pods_are_planned_in_others_that_could_not_stand_there(
+    seed: int,
+) -> None:
+    items, world = soon_full(seed)
+    plan = plan_all(items, world)
+    zones = {group.labels[ZONE] for group in world.groups if group.id in plan.chosen}
+    for item in [item for item in items if item.shape.spread]:
+        there = by_zone(plan, world, item)
+        levels = [there[zone] for zone in zones]
+        assert max(levels) - min(levels) <= item.shape.spread[0].max_skew

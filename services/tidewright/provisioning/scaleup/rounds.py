@@ -16,7 +16,7 @@ from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.scaleup.coming import planned
 from tidewright.provisioning.scaleup.expander import Option
-from tidewright.provisioning.scaleup.leastcost.domains import uneven
+from tidewright.provisioning.scaleup.leastcost.domains import highest
 from tidewright.provisioning.scaleup.leastcost.planning import (
     GroupShare,
     Joint,
@@ -43,6 +43,9 @@ from tidewright.provisioning.settings import LEAST_COST
 SMALL = 400
 """Items times groups: for no more of them the plan is compared with the one that least waste makes."""
 
+AGAIN = 3
+"""How often it is planned again while limits leave pods of one domain without a place; what then is too much elsewhere are a few."""
+
 
 def plan_all(
     items: Sequence[Item],
@@ -67,20 +70,24 @@ def plan_all(
 def _least_cost(items: Sequence[Item], world: World, redistribute: bool) -> _Rounds:
     """What can be planned as one, at least cost, and then the rest.
 
-    Where pods divided among domains do not all get a place, they stand unevenly, and cannot: those are planned one by one, then.
+    Where limits leave pods divided among domains without a place in one of them, those of the others would stand unevenly, and cannot: it is planned again
+    with no more in any than beside what that one got.
     """
-    spread = divisible([item.shape for item in items], world.grid)
-    rounds = _jointly(items, world, redistribute, spread)
-    if unevenly := rounds.unevenly(spread, world):
-        spread -= unevenly
-        rounds = _jointly(items, world, redistribute, spread)
-        if rounds.unevenly(spread, world):
-            rounds = _jointly(items, world, redistribute, frozenset())
+    divided: dict[str, int | None] = dict.fromkeys(divisible([item.shape for item in items], world.grid))
+    rounds = _jointly(items, world, redistribute, divided)
+    for _ in range(AGAIN):
+        uneven = rounds.unevenly(divided, world)
+        if not uneven:
+            break
+        divided |= uneven
+        rounds = _jointly(items, world, redistribute, divided)
     rounds.one_by_one(rounds.shapes)
     return rounds
 
 
-def _jointly(items: Sequence[Item], world: World, redistribute: bool, divided: frozenset[str]) -> _Rounds:
+def _jointly(
+    items: Sequence[Item], world: World, redistribute: bool, divided: Mapping[str, int | None]
+) -> _Rounds:
     rounds = _Rounds(items, world, redistribute)
     rounds.jointly(divided)
     return rounds
@@ -134,7 +141,7 @@ class _Rounds:
         remaining: pods without a place, by shape.
         first: what the first look at the groups said.
         joint: what was planned as one.
-        divided: shapes of which so many pods each were planned for the domains over which they are spread.
+        divided: shapes of which so many pods each were planned for the domains over which they are spread, to how many one of these may have at most.
         prices: of one node of each group, where it is to cost least.
     """
 
@@ -154,7 +161,7 @@ class _Rounds:
         self.total = Plan(result=NO_OPTIONS, option_pods=(0,) * len(items), placed=(0,) * len(items))
         self.first: Plan | None = None
         self.joint: Joint | None = None
-        self.divided: frozenset[str] = frozenset()
+        self.divided: Mapping[str, int | None] = {}
         self.prices: Mapping[NodeGroupId, int] = {}
         self._rounds = 0
 
@@ -181,7 +188,7 @@ class _Rounds:
             self._take(step, waiting)
             self._settle()
 
-    def jointly(self, divided: frozenset[str]) -> None:
+    def jointly(self, divided: Mapping[str, int | None]) -> None:
         """All that can be planned as one, at least cost; what looks at other nodes comes before it, one by one, but for shapes that are divided."""
         self.divided = divided
         asked = look(self.items, self.trial)
@@ -245,20 +252,22 @@ class _Rounds:
         key = item.shape.spread[0].key
         return group.labels.get(key) != share.group.labels.get(key)
 
-    def unevenly(self, spread: Container[str], before: World, *, everywhere: bool = False) -> set[str]:
-        """Of these shapes those that came to stand in domains as they cannot once these nodes are there, or nodes `everywhere` where they can come."""
+    def unevenly(
+        self, spread: Container[str], before: World, *, everywhere: bool = False
+    ) -> dict[str, int | None]:
+        """Of these shapes those that came to stand in domains as they cannot once these nodes are there, or nodes `everywhere` where they can come.
+
+        Each to how many pods a domain may have beside the one that has least.
+        """
         able = self.first.able if everywhere and self.first is not None else {}
-        return {
-            item.shape.digest
-            for number, item in enumerate(self.items)
-            if item.shape.digest in spread
-            and uneven(
-                item.shape,
-                before.grid,
-                self.trial.grid,
-                [group for group in before.groups if number in able.get(group.id, ())],
-            )
-        }
+        found: dict[str, int | None] = {}
+        for number, item in enumerate(self.items):
+            if item.shape.digest in spread:
+                there = [group for group in before.groups if number in able.get(group.id, ())]
+                most = highest(item.shape, before.grid, self.trial.grid, there)
+                if most is not None:
+                    found[item.shape.digest] = most
+        return found
 
     def _take(self, step: Plan, waiting: Sequence[Item]) -> None:
         self._rounds += 1

@@ -2,7 +2,7 @@
 
 A pod of which it is settled in which domain it goes looks at no other node, and can be planned as one with those that never do. Each domain
 gets what makes it even; where nodes cannot come in one, no other gets more than the skew allows beside it. Whether the plan kept to
-that is looked at when it stands: limits may have left pods of one domain without a place.
+that is looked at when it stands: limits may have left pods of one domain without a place. Then no other is to get more beside what that one got.
 """
 
 from __future__ import annotations
@@ -52,13 +52,16 @@ def without_spread(shape: PodShape, shapes: Sequence[PodShape]) -> PodShape | No
     return msgspec.structs.replace(shape, spread=())
 
 
-def parts_of(item: Item, groups: Sequence[Group], grid: Grid) -> tuple[InDomain, ...]:
+def parts_of(
+    item: Item, groups: Sequence[Group], grid: Grid, highest: int | None = None
+) -> tuple[InDomain, ...]:
     """A shape's pods by domain, of equal ones the cheapest first; fewer than there are where a domain that cannot grow keeps the others down.
 
     Args:
         item: its shape has one constraint.
         groups: those that hold it and may grow by any number.
         grid: where its like are now.
+        highest: no domain is to have more, where that is known.
     """
     (constraint,) = item.shape.spread
     if any(group.also or group.beside for group in groups):
@@ -74,6 +77,8 @@ def parts_of(item: Item, groups: Sequence[Group], grid: Grid) -> tuple[InDomain,
     if len(there.keys() | within.keys()) < constraint.min_domains:
         shut.append(0)
     most = min(shut) + constraint.max_skew if shut else None
+    if highest is not None:
+        most = highest if most is None else min(most, highest)
     levels = _raised([there.get(domain, 0) for domain in open_to], item.count, most)
     return tuple(
         InDomain(pods, frozenset(group.id for group in within[domain]))
@@ -100,12 +105,15 @@ def _raised(levels: Sequence[int], count: int, most: int | None) -> list[int]:
     return [after - before for before, after in zip(levels, now, strict=True)]
 
 
-def uneven(shape: PodShape, before: Grid, after: Grid, open_to: Iterable[Group]) -> bool:
-    """Whether pods that came to a grid are more in a domain than their constraint allows, where nodes may come in these groups, too."""
+def highest(shape: PodShape, before: Grid, after: Grid, open_to: Iterable[Group]) -> int | None:
+    """How many pods a domain may have beside the lowest one, where some that came to a grid are above that; None where they are not.
+
+    Domains are those with nodes, and those where nodes may come in these groups.
+    """
     (constraint,) = shape.spread
     had, have = (SpreadCount(grid, shape, constraint).pods() for grid in (before, after))
     domains = {group.labels[constraint.key] for group in open_to if constraint.key in group.labels}
     levels = dict.fromkeys(domains, 0) | have
     lowest = 0 if len(levels) < constraint.min_domains else min(levels.values(), default=0)
     most = lowest + constraint.max_skew
-    return any(pods > max(most, had.get(domain, 0)) for domain, pods in levels.items())
+    return most if any(pods > max(most, had.get(domain, 0)) for domain, pods in levels.items()) else None

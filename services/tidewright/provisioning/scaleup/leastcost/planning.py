@@ -8,7 +8,7 @@ beforehand, over groups that may grow by any number. The rounds of
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tidewright.kube.podshape import HOSTNAME, PodShape
@@ -36,6 +36,7 @@ MEAN_CLASSES = 96
 REOPENED = 192
 """Items that are planned anew, by themselves, after a plan of classes: those left over, and those on the worst of its nodes."""
 _LARGEST_PRICE = 2**30
+_NONE_DIVIDED: Mapping[str, int | None] = {}
 
 
 class GroupShare(NamedTuple):
@@ -100,7 +101,7 @@ def jointly(
     groups: Sequence[Group],
     fits: Mapping[NodeGroupId, Sequence[int]],
     world: World,
-    divided: Collection[str] = (),
+    divided: Mapping[str, int | None] = _NONE_DIVIDED,
 ) -> Joint | None:
     """Nodes for these items at least cost; None where none of the groups can be planned with others, or nothing fits them.
 
@@ -109,7 +110,7 @@ def jointly(
         groups: those that can grow.
         fits: group to the numbers of the items that it holds.
         world: its limits, and the terms of pods on its nodes.
-        divided: shapes that are spread over domains, and are plain but for that.
+        divided: shapes that are spread over domains, and are plain but for that, to how many pods a domain may have at most.
     """
     several = [g for g in groups if not g.zero_or_max and g.template is not None and fits[g.id]]
     able = {group.id: frozenset(fits[group.id]) for group in several} if divided else {}
@@ -122,7 +123,7 @@ def jointly(
         item = items[number]
         if item.shape.digest in divided:
             holding = [g for g in several if number in able[g.id]]
-            for part in parts_of(item, holding, world.grid):
+            for part in parts_of(item, holding, world.grid, divided[item.shape.digest]):
                 for name in part.groups:
                     parts[name].append(len(wanted))
                 wanted.append(_Wanted(number, Item(item.shape, part.pods)))
