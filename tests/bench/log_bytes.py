@@ -23,6 +23,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import Any
 
 import msgspec
@@ -39,9 +40,10 @@ from tidewright.events import registry
 from tidewright.events.facts import MetricSampled
 from tidewright.host.process.process import configure_logs
 from tidewright.kube.client import Kube
+from tidewright.log.appending import BATCH_ID_BYTES
 from tidewright.log.archive import COMPRESSION
 from tidewright.log.connection import Log
-from tidewright.log.envelope import writer_of
+from tidewright.log.envelope import BATCH_ID, writer_of
 from tidewright.log.install import Plan, install_log
 from tidewright.log.reader import Record
 
@@ -110,6 +112,7 @@ async def left_of(records: Sequence[Record], nats_url: str, store: Path) -> floa
         size = sum(map(stored, records))
         written = times = 0
         while written < 3 * BLOCK_BYTES:
+            batches: defaultdict[str, str] = defaultdict(lambda: token_urlsafe(BATCH_ID_BYTES))
             for start in range(0, len(records), 500):
                 for record in records[start : start + 500]:
                     # What the server acts upon is of the same length, and says nothing to it.
@@ -117,6 +120,8 @@ async def left_of(records: Sequence[Record], nats_url: str, store: Path) -> floa
                         name.replace("Nats-", "Tats-"): renewed(value.encode(), times).decode()
                         for name, value in record.headers.items()
                     }
+                    if BATCH_ID in record.headers:
+                        headers[BATCH_ID.replace("Nats-", "Tats-")] = batches[record.headers[BATCH_ID]]
                     subject = record.subject.replace(f"tw.{CLUSTER}.", "tw.copy.", 1)
                     await log.published(subject, renewed(record.body, times), headers)
                 await log.bounds()
