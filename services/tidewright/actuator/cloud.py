@@ -151,19 +151,19 @@ class CloudApplier:
         self, effect: Effect, allowance: Allowance, group_id: str, unless: Unless = nothing
     ) -> Result:
         """Try once. Whatever the cloud says becomes a result."""
-        async with self._places:
-            try:
-                if isinstance(effect, DeleteInstances):
-                    return await self._delete(effect, allowance, group_id, unless)
+        try:
+            if isinstance(effect, DeleteInstances):
+                return await self._delete(effect, allowance, group_id, unless)
+            async with self._places:
                 return await self._attempt(effect, allowance, group_id)
-            except CloudError as error:
-                return of_error(error)
-            except AnswerLost as error:
-                return Lost(
-                    ANSWER_LOST,
-                    f"{error}; whether it was done is not known, and {self._provider.name} adds what it is asked"
-                    " for: it is not asked again",
-                )
+        except CloudError as error:
+            return of_error(error)
+        except AnswerLost as error:
+            return Lost(
+                ANSWER_LOST,
+                f"{error}; whether it was done is not known, and {self._provider.name} adds what it is asked"
+                " for: it is not asked again",
+            )
 
     async def _attempt(self, effect: Effect, allowance: Allowance, group_id: str) -> Result:
         match effect:
@@ -182,8 +182,9 @@ class CloudApplier:
         return await self._provider.group(group_id)
 
     async def _instances(self, group_id: str, allowance: Allowance) -> tuple[Group, Sequence[Instance]]:
-        group = await self._read(group_id, allowance)
-        return group, await group.nodes()
+        async with self._places:
+            group = await self._read(group_id, allowance)
+            return group, await group.nodes()
 
     async def _write(self, allowance: Allowance, call: Callable[[], Awaitable[None]]) -> None:
         """Make a call that changes something; one that must not be made twice is on the log before.
@@ -313,7 +314,7 @@ class CloudApplier:
     async def _delete(
         self, effect: DeleteInstances, allowance: Allowance, group_id: str, unless: Unless
     ) -> Result:
-        # Both looks take a few requests, and others wait for a node to be gone.
+        # Both looks take a few requests, and others wait for a node to be gone. Nobody waits at the cloud for the other one.
         found, refused = await asyncio.gather(
             self._instances(group_id, allowance), unless(), return_exceptions=True
         )
@@ -323,7 +324,12 @@ class CloudApplier:
             return refused
         if isinstance(found, BaseException):
             raise found
-        group, instances = found
+        async with self._places:
+            return await self._delete_from(*found, effect, allowance)
+
+    async def _delete_from(
+        self, group: Group, instances: Sequence[Instance], effect: DeleteInstances, allowance: Allowance
+    ) -> Result:
         there = {instance.id for instance in instances if instance.state is not InstanceState.DELETING} & set(
             effect.instances
         )

@@ -12,6 +12,7 @@ import pytest
 from tests.unit.cloud.contract.bench import Bench, Fault
 from tests.unit.cloud.contract.benches import BENCHES
 from tests.unit.cloud.contract.kubernetes import KubernetesBench
+from tidewright.actuator import cloud
 from tidewright.actuator.apply import Allowance
 from tidewright.actuator.cloud import CloudApplier
 from tidewright.actuator.verdict import Again, Done, Lost, Refused, Result
@@ -353,6 +354,31 @@ async def test_an_instance_stays_when_something_is_found_on_it_while_its_group_i
     assert nowhere is kept  # which is about the node, whatever becomes of the group
     assert await bench.running(name) == before
     assert isinstance(await applier.attempt(effect, Allowance(spend), name), Done)
+
+
+async def test_others_are_not_kept_from_the_cloud_by_who_looks_at_nodes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cloud, "AT_ONCE", 1)
+    one, other = await bench.define("one", size=2), await bench.define("other", size=1)
+    await bench.provider.refresh()
+    before = await bench.running(one)
+    target = ObjectRef(api_version="cloud/v1", kind="NodeGroup", name=one)
+    deletion = DeleteInstances(at=1.0, id="d", target=target, instances=(before[0],))
+    target = ObjectRef(api_version="cloud/v1", kind="NodeGroup", name=other)
+    increase = IncreaseNodeGroup(at=1.0, id="i", target=target, size=2, from_size=1)
+    applier, looks, seen = CloudApplier(bench.provider), asyncio.Event(), asyncio.Event()
+
+    async def occupied() -> None:
+        looks.set()
+        await seen.wait()
+
+    async with asyncio.timeout(60):
+        deleting = asyncio.create_task(applier.attempt(deletion, Allowance(spend), one, occupied))
+        await looks.wait()
+        assert isinstance(await applier.attempt(increase, Allowance(spend), other), Done)
+        seen.set()
+        assert isinstance(await deleting, Done)
 
 
 # --- What not every cloud has -------------------------------------------------------------------
