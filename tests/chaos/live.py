@@ -45,6 +45,7 @@ from tidewright.kube.errors import KubeError
 from tidewright.log.connection import Log
 from tidewright.log.errors import LogUnavailable
 from tidewright.log.install import Plan, install_log
+from tidewright.sim.api.http.request_log import Entry
 
 CLUSTER = "chaos"
 SLOTS = 8
@@ -181,7 +182,7 @@ async def run(
                 stray = await _stray(stack, log)
                 wrong = await _settled(stack, log, scenario)
                 phases.ended("fixed point")
-                ledger = await answered(log)
+                ledger, entries = await _together(log, asked)
                 async with _kube(stack) as kube:
                     state = await final_state(kube)
                 source = RunningLog(log)
@@ -190,7 +191,6 @@ async def run(
                 untold = await drains.untold(source, ledger, decoded)
                 report = (await verified(source, tuple(s for s in SERVICES if s.role is Role.DECIDER))).report
                 phases.ended("verification")
-    entries = requests(asked)
     found = effects(ledger, entries, decoded)
     drained = drains.drains(ledger, entries)
     drained.untold, drained.stray = untold, stray
@@ -506,6 +506,15 @@ async def answered(log: Log) -> Ledger:
         if not ledger.unanswered or time.monotonic() > deadline:
             return ledger
         await asyncio.sleep(0.5)
+
+
+async def _together(log: Log, asked: Path) -> tuple[Ledger, list[Entry]]:
+    """The log's decisions and outcomes, and the requests of the same moment: of one that is decided later there is no request yet."""
+    deadline = time.monotonic() + 60.0
+    while True:
+        ledger, entries = await answered(log), requests(asked)
+        if (await read(log)).decisions.keys() == ledger.decisions.keys() or time.monotonic() > deadline:
+            return ledger, entries
 
 
 async def read(log: Log) -> Ledger:
