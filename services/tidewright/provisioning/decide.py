@@ -140,6 +140,9 @@ BEFORE_CUSTOM_SCALES = InputSet(
     ("cloneset", "deployment", "replicaset", "replicationcontroller", "statefulset"),
 )  # fmt: skip
 """What was read before it was of custom workloads, too, what came of decisions to scale them."""
+OUTCOMES = frozenset(("deployment", "statefulset", "replicaset", "cloneset", "replicationcontroller"))
+"""Kinds of which it was read then. All but `NO_WORKLOADS` are read by now, these among them: they are named all the same, for software of
+before, which does not know the other form and takes over after an update that is taken back. Without them it reads them once more."""
 NO_WORKLOADS = frozenset(
     (
         "configmap",
@@ -406,6 +409,7 @@ DECIDER = Decider(
     state_version=STATE_VERSION,
     state_type=State,
     kinds=KINDS,
+    outcomes=OUTCOMES,
     outcomes_but=NO_WORKLOADS,
     evolve=evolve,
     decide=decide,

@@ -150,3 +150,20 @@ def test_of_what_is_no_workload_no_outcome_is_read() -> None:
     }
     assert there <= NO_WORKLOADS
     assert not {kind.kind.lower() for kind in BUILT_IN} & NO_WORKLOADS
+
+
+class SetOfBefore(msgspec.Struct):
+    """A set of inputs as software of before reads it."""
+
+    kinds: tuple[str, ...]
+    follows: tuple[str, ...]
+    outcomes: tuple[str, ...] = ()
+
+
+def test_software_of_before_takes_what_is_read_for_what_it_reads_itself(log: Log) -> None:
+    """Else it has the last answers of all workloads once more when an update is taken back, which `verify` takes for altered facts."""
+    today = inputs_of(DECIDER, log).today
+    seen = msgspec.json.decode(msgspec.json.encode(today), type=SetOfBefore)
+    assert seen.outcomes == BEFORE_CUSTOM_SCALES.outcomes
+    named = msgspec.structs.replace(today, outcomes=msgspec.UNSET)
+    assert today.tokens == named.tokens
