@@ -2,6 +2,12 @@
 
 4    whether an evaluation was due, and what an event touched, lay in the state; patterns of nodes were kept
      only if good enough; that an order came too late was said by a time of zero
+
+Without a version of its own came what is read as its default, although a log of before may say more:
+
+`lately_of_gone`  when nodes last went, or failed to, of groups that are gone by now. A state of before has forgotten that, as its decider had. While one of
+     the delays after it still runs (`scale-down-delay-after-delete`, `scale-down-delay-after-failure`), nodes may begin to go that much sooner, once; what
+     keeps a node is asked all the same. No upcast can tell it: the time is nowhere else in the state. `verify`, which folds the log, names such a decision.
 """
 
 from __future__ import annotations

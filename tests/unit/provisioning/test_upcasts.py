@@ -13,10 +13,11 @@ from tidewright.events.decisions import SetTimer
 from tidewright.events.timers import TimerFired
 from tidewright.kube.keys import request_key
 from tidewright.provisioning.cluster.view import look
-from tidewright.provisioning.decide import DECIDER
+from tidewright.provisioning.decide import DECIDER, STATE_VERSION
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import index_of
-from tidewright.provisioning.state import Pod, State
+from tidewright.provisioning.scaledown.scanning import last_of
+from tidewright.provisioning.state import GroupState, Lately, Pod, State
 
 STORED = Path(__file__).parents[2] / "golden" / "states" / "provisioning.v4.json"
 GONE = {"evaluating", "evaluated_at", "touched", "first_wake"}
@@ -110,3 +111,19 @@ def test_the_decider_goes_on_from_it() -> None:
     assert state.requests[request_key("ns", "conflict")].seen_late is False
     assert "ns/ordered" in state.requests
     assert state.requests[request_key("ns", "ordered")].ordered
+
+
+def test_a_state_that_knew_nothing_of_groups_that_are_gone_keeps_the_delays_of_those_that_are_there() -> None:
+    here, gone = NodeGroupId("here"), NodeGroupId("gone")
+    state = State(
+        now=100.0,
+        groups={here: GroupState(), gone: GroupState()},
+        lately={here: Lately(delete=10.0, failure=20.0), gone: Lately(delete=90.0, failure=95.0)},
+    )
+    DECIDER.evolve(state, p.NodeGroupGone(at=100.0, name="gone"))
+    before = msgspec.json.decode(msgspec.json.encode(state), type=dict[str, Any])
+    del before["lately_of_gone"]
+    after = DECIDER.restored(msgspec.json.encode(before), STATE_VERSION)
+    assert (last_of(after).delete, last_of(after).failure) == (10.0, 20.0)  # nothing else is known
+    DECIDER.evolve(after, p.NodeGroupGone(at=101.0, name="here"))
+    assert (last_of(after).delete, last_of(after).failure) == (10.0, 20.0)
