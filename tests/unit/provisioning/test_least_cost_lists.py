@@ -21,6 +21,7 @@ from tidewright.provisioning.scaleup.rounds import plan_all
         ("soon full", 800, 1.05),
         ("taints", 1500, 1.05),
         ("zones", 1500, 1.05),
+        ("zones", 200, 1.03),  # few nodes: parts of them are planned anew
     ],
 )
 def test_a_plan_costs_little_more_than_nodes_and_pods_that_may_be_split(

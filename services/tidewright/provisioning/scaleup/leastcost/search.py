@@ -3,7 +3,8 @@
 The first plan takes, again and again, the pattern that is worth most for its price, by what pods are worth where the bound was found; another
 one values them anew now and then, and the cheaper counts. The better one is found by column generation: a programme says how often which of the patterns known are used and what pods are worth
 by that; patterns worth more than their nodes cost by it come in, until none is found. What comes out in whole nodes is kept, what
-is most of a node too, and the rest is solved again. Work is bounded by steps, in proportion to their size.
+is most of a node too, and the rest is solved again. Where that gives few nodes, parts of them are planned anew in the same way. Work is bounded by
+steps, in proportion to their size.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ PORTION, STEPS_ANEW = 0.1, 20
 """Another first plan values pods anew after each such part, by so many steps: what goes on well together would else be used up."""
 ENOUGH = 1.001
 """A plan that costs so little more than the bound is not improved."""
+SEVERAL, FEW = 8, 60
+"""A plan of so many nodes is planned again in part: where there are few, each that is not full tells."""
+TURNS, FILLS_ANEW, STEPS_OF_PART = 6, 40, 600
 STRETCH = 120
 """Steps before new patterns are looked for."""
 STEADY, INERTIA = 0.85, 0.8
@@ -182,9 +186,12 @@ def search(problem: Problem, beside: int = 0) -> SearchResult:
         draft.greedily(bound.worth, portion)
     first = best = min(drafts, key=_cost)
     steps = 0
-    if first.unplaced() or first.price() > ENOUGH * bound.price + (ENOUGH - 1.0) * beside:
+    enough = ENOUGH * bound.price + (ENOUGH - 1.0) * beside
+    if first.unplaced() or first.price() > enough:
         better, steps, limit_prices = _better(problem, bound, drafts)
         best = min((first, better), key=_cost)
+        if best.price() > enough and SEVERAL <= sum(nodes for _, _, nodes in best.nodes) <= FEW:
+            best = _anew(problem, best, bound.worth)
         if limit_prices.any():
             bound = max(bound, under_limits(problem, limit_prices), key=lambda each: each.price)
     return SearchResult(
@@ -213,7 +220,14 @@ def _better(problem: Problem, bound: Bound, first: Sequence[_Draft]) -> tuple[_D
     for group, held, _ in [nodes for each in first for nodes in each.nodes]:
         pool.add(group, held)
     master = _generated(problem, draft, pool, bound.worth, (pivots, FILLS))
-    steps, limit_prices = master.pivots, master.limit_prices
+    limit_prices = master.limit_prices
+    steps = _completed(problem, draft, master, pivots)
+    return draft, steps, limit_prices
+
+
+def _completed(problem: Problem, draft: _Draft, master: Master, pivots: int) -> int:
+    """The rest of a draft, from what a programme for it says, in whole nodes; steps in all."""
+    steps = master.pivots
     for _ in range(RESTS):
         if not _taken(draft, master) or not draft.counts.any():
             break
@@ -228,7 +242,28 @@ def _better(problem: Problem, bound: Bound, first: Sequence[_Draft]) -> tuple[_D
         master = _generated(problem, draft, pool, worth, (left, FILLS_OF_REST))
         steps += master.pivots
     draft.greedily(master.worth)
-    return draft, steps, limit_prices
+    return steps
+
+
+def _anew(problem: Problem, best: _Draft, worth: Floats) -> _Draft:
+    """A plan of few nodes, of which a part is planned again in turns: the third, half or two thirds whose pods are worth least for their price, then every second."""
+    worths = whole(worth)
+    for turn in range(TURNS):
+        each = [(group, held) for group, held, nodes in best.nodes for _ in range(nodes)]
+        values = added_up(np.array([held for _, held in each]), worths).tolist()
+        parts = [value / int(problem.price[group]) for value, (group, _) in zip(values, each, strict=True)]
+        worst = sorted(range(len(each)), key=parts.__getitem__)
+        gone = set(worst[: len(each) * (turn + 2) // 6] if turn < 3 else worst[turn % 2 :: 2])
+        draft, pool = _Draft(problem), Pool(len(problem.counts))
+        for number, (group, held) in enumerate(each):
+            if number in gone:
+                pool.add(group, held)
+            else:
+                draft.add(group, held, 1)
+        master = _generated(problem, draft, pool, worth, (STEPS_OF_PART, FILLS_ANEW))
+        _completed(problem, draft, master, STEPS_OF_PART)
+        best = min((best, draft), key=_cost)
+    return best
 
 
 def _generated(problem: Problem, draft: _Draft, pool: Pool, worth: Floats, most: tuple[int, int]) -> Master:
