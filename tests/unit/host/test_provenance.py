@@ -306,6 +306,13 @@ def test_an_incarnation_that_was_removed_is_found(record: Record) -> None:
     assert problems(msgspec.structs.replace(record, headers=headers)) == [1]
 
 
+def test_a_version_that_was_removed_from_a_checkpoint_of_before_is_found() -> None:
+    one, other = (msgspec.structs.replace(watched(seq), headers=dict(BEFORE)) for seq in (1, 2))
+    assert problems(one, other) == []
+    del other.headers[envelope.VERSION]
+    assert problems(one, other) == [2]
+
+
 def test_a_checkpoint_is_of_who_its_subject_says() -> None:
     names = Subjects("c")
     assert envelope.writer_of(names.checkpoint(ALL, "watcher", "pod"), NOW) == "watcher"

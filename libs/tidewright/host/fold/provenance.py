@@ -57,9 +57,10 @@ def _agrees(record: Record, service: str) -> bool:
 
 
 def _version(record: Record, cls: str) -> str:
-    """Of the software that wrote it; where the headers of a checkpoint name none, its body does."""
+    """Of the software that wrote it; where the headers of a checkpoint name none, nor its writer, its body does."""
     said = record.headers.get(envelope.VERSION, "")
-    named = None if said or cls != "checkpoint" else _VERSION.search(record.body)
+    by_body = not said and cls == "checkpoint" and envelope.WRITER not in record.headers
+    named = _VERSION.search(record.body) if by_body else None
     return named[1].decode(errors="replace") if named else said
 
 
