@@ -14,6 +14,7 @@ from tests.unit.provisioning.watched import OWNER, Watched
 from tidewright.events import facts as f
 from tidewright.events import provisioning as p
 from tidewright.events.base import JsonObject
+from tidewright.kube.times import readable
 from tidewright.provisioning.consolidation import budgets, modes, protection
 from tidewright.provisioning.consolidation.budgets import EMPTY, UNDERUTILISED, left, read_budgets
 from tidewright.provisioning.settings import Settings, read
@@ -86,7 +87,11 @@ def test_a_young_node_is_left_alone_until_it_is_ten_minutes_old() -> None:
     for node in ("g0", "g1", "g2"):
         cluster.again(node, template.allocatable, created_at=cluster.now)
     assert begun(cluster, 590) == []
-    assert "younger than 600 s" in cluster.standing("g0")
+    until = readable(cluster.state.nodes["g0"].created_at + protection.YOUNG_S)
+    assert (
+        f"younger than 600 s: consolidation leaves it alone, until {until} UTC at least"
+        in cluster.standing("g0")
+    )
     assert len(begun(cluster, 200)) == 1
 
 
@@ -161,11 +166,46 @@ def test_a_node_rests_as_long_as_pods_come_and_go(after: str, goes: bool) -> Non
     cluster = used({**ON, "consolidate-after": after}, counts=(6, 6, 6))
     for node in range(3):
         cluster.gone(f"p{node}-5")
+    left_at = cluster.now
     assert bool(begun(cluster, 1700)) is goes
     if not goes:
         (found,) = cluster.unneeded
-        assert "consolidate-after" in cluster.standing(found)
+        said = (
+            "consolidate-after is Never"
+            if after == "Never"
+            else f"until {readable(left_at + 1800)} UTC at least"
+        )
+        assert said in cluster.standing(found)
     assert bool(begun(cluster, 200)) is (after != "Never")
+
+
+def test_a_pod_that_comes_has_its_node_rest_anew() -> None:
+    cluster = used({**ON, "consolidate-after": "30m"})
+    for node in range(3):
+        cluster.placed(f"short{node}", f"g{node}")
+        cluster.gone(f"short{node}")
+    assert begun(cluster, 1700) == []
+    (found,) = cluster.unneeded
+    came_at = cluster.now
+    cluster.placed("late", found)
+    assert begun(cluster, 1700) == []
+    assert f"until {readable(came_at + 1800)} UTC at least" in cluster.standing(found)
+    assert begun(cluster, 200) == [found]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("0", "It stays: consolidation-budgets let no node of group g go now."),
+        ([{"nodes": "0", "schedule": "@daily", "duration": "24h"}], "let no node of group g go until 20"),
+        ([{"nodes": "0", "reasons": ["Underutilized"]}], "let no node of group g go now."),
+    ],
+)
+def test_a_node_that_budgets_keep_says_so_and_until_when(given: Any, said: str) -> None:
+    cluster = used({**ON, "consolidation-budgets": given})
+    assert begun(cluster) == []
+    (found,) = cluster.unneeded
+    assert said in cluster.standing(found)
 
 
 def test_a_node_on_which_room_was_booked_rests() -> None:
@@ -266,6 +306,7 @@ def test_budgets_hold_in_their_windows_and_for_their_reasons() -> None:
         ("consolidation-budgets", [{"nodes": 1, "schedule": "0 9 * * *"}], "schedule and duration belong"),
         ("consolidation-budgets", [{"nodes": 1, "reasons": ["Drifted"]}], "reasons: expected Empty or Under"),
         ("consolidation-budgets", ["x"], "'x': expected an object"),
+        ("consolidation-budgets", '[{"nodes": 1}]', "it is text: a list of budgets stands there as it is"),
     ],
 )
 def test_what_cannot_be_read_keeps_its_default_and_says_what_may(key: str, value: Any, said: str) -> None:

@@ -94,6 +94,8 @@ def read_budgets(value: Any) -> tuple[Disruptions, ...]:
     Raises:
         TypeError, ValueError: a field is not what it may be; the message names it.
     """
+    if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
+        raise ValueError("it is text: a list of budgets stands there as it is, without quotes")
     if isinstance(value, int | str) and not isinstance(value, bool):
         value = [{"nodes": value}]
     if not isinstance(value, list) or len(value) > MOST:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from tidewright.kube.keys import PodKey
 from tidewright.kube.times import readable
@@ -112,13 +113,38 @@ def of_node(state: State, name: str) -> list[str]:
         wait = timers.wait_s(card.node, passes_group(state, index, name), index.settings)
         return [*sentences, f"It goes at {readable(entry.since + wait)} UTC at the earliest."]
     if reason:
-        return [*sentences, NODES.get(reason, f"It stays for now: {reason}.")]
+        said = NODES.get(reason, f"It stays for now: {reason}.")
+        return [*sentences, _until(state, index, name, reason, said)]
     cool = cool_at(last_of(state), index.settings)
     if cool > state.now and not index.settings.delay_local:  # with these only groups wait for their own
         return [*sentences, f"Nothing goes before {readable(cool)} UTC, since nodes were ordered or removed."]
     if all(leaver.name != name for leaver in plan.going):
         return [*sentences, NODES[MAX_PARALLELISM]]
     return [*sentences, "It goes with the next pass."]
+
+
+def _until(state: State, index: Index, name: str, reason: str, said: str) -> str:
+    """What keeps a node from going, and until when at least, where that is known."""
+    settings, group = index.settings, state.nodes[name].group
+    if reason in (protection.AFTER, protection.TOOK):
+        _, until = protection.rest_of_node(state.consolidating, name, settings, since=None, now=state.now)
+        if math.isinf(until):
+            return "It is used, and consolidate-after is Never: consolidation leaves it alone."
+        return f"{said.removesuffix('.')}, until {readable(until)} UTC at least."
+    if reason == budgets.EXHAUSTED:
+        given = budgets.of_group(settings.consolidation_budgets, group)
+        size = sum(node.group == group for node in state.nodes.values())
+        for_what = budgets.UNDERUTILISED if name in index_of(state).busy else budgets.EMPTY
+        if not budgets.left(given, for_what, size, 0, state.now):
+            when = _changing(given, group, state.now) or " now"
+            return f"It stays: consolidation-budgets let no node of group {group} go{when}."
+    return said
+
+
+def _changing(given: Sequence[budgets.Disruptions], group: str, now: float) -> str:
+    """When one of a group's budgets next opens or closes."""
+    change = budgets.next_change({group: tuple(given)}, now)
+    return f" until {readable(change)} UTC" if change is not None else ""
 
 
 def _replaced(state: State, name: str) -> list[str]:
@@ -159,6 +185,9 @@ def _needed(state: State, index: Index, name: str, card: Card) -> list[str]:
     paused = state.paused.get(name)
     if card.reason == eligible.NOT_UNDERUTILIZED and card.use is not None:
         return [f"It is used: {_used(card, passes_group(state, index, name), index.settings)}."]
+    if card.reason == protection.YOUNG:
+        old = readable(state.nodes[name].created_at + protection.YOUNG_S)
+        return [f"{NODES[card.reason].removesuffix('.')}, until {old} UTC at least."]
     if card.reason:
         return [NODES.get(card.reason, f"It stays: {card.reason}.")]
     if paused is not None and paused.holds(state.scan, state.now):
@@ -191,8 +220,7 @@ def _replacing_closed(state: State, index: Index, group: str) -> str:
     given = budgets.of_group(settings.consolidation_budgets, group)
     if budgets.left(given, budgets.UNDERUTILISED, size, 0, state.now):
         return ""
-    change = budgets.next_change({group: given}, state.now)
-    until = f" until {readable(change)} UTC" if change is not None else ""
+    until = _changing(given, group, state.now)
     return f"Whether it could be replaced for less is not looked at: consolidation-budgets let no node of group {group} go{until}."
 
 
