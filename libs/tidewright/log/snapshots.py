@@ -136,12 +136,15 @@ class Snapshots:
 
     Each service has a bucket of its own, so that bus permissions keep them apart. A bucket that does
     not answer, or that these credentials may not use, is left alone for `AWAY_S`: a start then
-    waits for it once, not once per slot.
+    waits for it once, not once per slot. Where the log has forgotten its beginning it is waited for instead: what is
+    left of the log alone folds to another state.
     """
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._away: dict[str, float] = {}
+        self._unstored: dict[str, float] = {}
+        """Until when nothing is stored in buckets that took nothing: what they have is read all the same."""
 
     async def put(self, snapshot: Snapshot, data: bytes, *, keep: bool = False) -> bool:
         """Store a snapshot as its slot's latest; `keep` also as one of its history. Whether it is stored.
@@ -151,7 +154,7 @@ class Snapshots:
         names = [_latest(snapshot.slot, snapshot.state_version)]
         if keep:
             names.append(f"{snapshot.slot}/{snapshot.position}")
-        if self._left_alone(snapshot.service):
+        if self._left_alone(snapshot.service) or time.monotonic() < self._unstored.get(snapshot.service, 0.0):
             return False
         try:
             for name in names:
@@ -160,7 +163,8 @@ class Snapshots:
             if not self._log.outage.explains("storing snapshots", error):
                 logger.warning("snapshot not stored", slot=snapshot.slot, error=_words(error))
             with contextlib.suppress(LogError):
-                await self._leave_alone(snapshot.service, error)
+                await self._log.bounds()  # raises when it is the log that does not answer
+                self._unstored[snapshot.service] = time.monotonic() + AWAY_S
             return False
         return True
 
@@ -338,17 +342,23 @@ class Snapshots:
         """Stop asking for a bucket that does not answer while the log does.
 
         Raises:
-            LogUnavailable: the log as a whole does not answer.
+            LogUnavailable: the log as a whole does not answer; or the bucket alone, and the log begins behind what snapshots know.
         """
         if isinstance(error, TimeoutError | LogError):
-            await self._log.bounds()  # raises when it is the log that does not answer
+            first, _ = await self._log.bounds()  # raises when it is the log that does not answer
+            name, why = bucket(self._log.stream, service), _words(error)
+            missing = False
+            with contextlib.suppress(LogError):
+                missing = await self._log.settings(f"OBJ_{name}") is None
+            if first > 1 and not missing and isinstance(error, TimeoutError | LogUnavailable):
+                raise LogUnavailable(
+                    f"bucket {name} of snapshots does not answer ({why}), and the log begins at {first}, behind what they know"
+                ) from error
             if self._left_alone(service):
                 return  # another slot's answer failed at the same time
             self._away[service] = time.monotonic() + AWAY_S
-            name, why = bucket(self._log.stream, service), _words(error)
-            with contextlib.suppress(LogError):
-                if await self._log.settings(f"OBJ_{name}") is None:
-                    why = "there is no such bucket: run `tidewright install`"
+            if missing:
+                why = "there is no such bucket: run `tidewright install`"
             logger.warning(
                 "the bucket of snapshots cannot be used, the log is folded instead",
                 service=service, bucket=name, error=why,

@@ -59,6 +59,8 @@ async def test_a_step_is_capped_by_its_factor_and_by_the_maximum(world: World) -
 
 async def test_a_delay_is_waited_for_and_its_end_wakes_by_itself(world: World, running: Services) -> None:
     target = await world.deployment()
+    # Nobody looks again for a pod that gets ready: the next sample would, and there is none.
+    await world.until(target, lambda found: found.get("status", {}).get("readyReplicas") == 2)
     wpa = await world.autoscaler(upscaleDelayAboveWatermarkSeconds=2)
     # Pushed once: nothing but a timer can wake the decider afterwards.
     await push(running, world, 15)

@@ -87,6 +87,10 @@ class Everywhere:
         plural = BY_KIND[group, kind].plural if (group, kind) in BY_KIND else f"{kind.lower()}s"
         return (Resource(group, "v1", plural, kind, kind != "Node", True),)
 
+    def doubt(self, group: str, kind: str) -> bool:
+        """Nothing is anywhere else."""
+        return False
+
 
 def effects(grant: Grant) -> Iterator[Effect]:
     """One effect of a line of the table, on each of its kinds."""

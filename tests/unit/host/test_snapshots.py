@@ -341,6 +341,34 @@ async def test_a_bucket_that_looks_for_a_leader_is_asked_again_until_it_has_one(
         assert await store.latest("counting", log.slot_of("shop"), (1,)) == expected
 
 
+async def test_a_bucket_is_waited_for_where_the_log_has_forgotten_its_beginning(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left of the log folds to another state, by which everything would be decided from then on."""
+    monkeypatch.setattr(snapshots, "ASK_AGAIN_S", 0.0)
+    monkeypatch.setattr(snapshots, "ELECTION_S", 0.0)
+    snapshot = await prepared(log)
+    await log.jetstream.purge_stream(log.stream, seq=3)
+    store = Snapshots(Busy(log, 20))  # type: ignore[arg-type]  # what is used of Log
+    while True:
+        try:
+            found = await store.latest("counting", log.slot_of("shop"), (1,))
+        except errors.LogUnavailable as error:
+            assert "the log begins at 3" in str(error)
+        else:
+            break
+    assert found == snapshot
+
+
+async def test_what_a_bucket_has_is_read_though_nothing_could_be_stored_in_it(log: Log) -> None:
+    snapshot = await prepared(log)
+    busy = Busy(log, 1)
+    store = Snapshots(busy)  # type: ignore[arg-type]  # what is used of Log
+    assert not await store.put(snapshot, b"")
+    assert busy.left == 0
+    assert await store.latest("counting", log.slot_of("shop"), (1,)) == snapshot
+
+
 class Away:
     """A log that answers nothing."""
 
