@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from hashlib import blake2b
 
 import msgspec
@@ -15,27 +16,9 @@ from tidewright.log.subjects import ALL, Slot, Subjects
 
 SUBJECTS = Subjects("prod")
 BEFORE = InputSet(("pod",))
-FOLLOWING = Inputs(
-    "nodes",
-    frozenset({"pod"}),
-    SUBJECTS,
-    32,
-    "cluster",
-    frozenset({"scaler"}),
-    formerly=(BEFORE,),
-    outcomes=frozenset({"deployment"}),
-)
-ALL_BUT = Inputs(
-    "nodes",
-    frozenset({"pod"}),
-    SUBJECTS,
-    32,
-    "cluster",
-    frozenset({"scaler"}),
-    formerly=(BEFORE, FOLLOWING.today),
-    outcomes_but=frozenset({"pod"}),
-)
 OTHERS = Inputs("nodes", frozenset({"pod"}), SUBJECTS, 32, "cluster", frozenset({"scaler"}))
+FOLLOWING = replace(OTHERS, formerly=(BEFORE,), outcomes=frozenset({"deployment"}))
+ALL_BUT = replace(OTHERS, formerly=(BEFORE, FOLLOWING.today), outcomes_but=frozenset({"pod"}))
 
 
 @pytest.mark.parametrize(
