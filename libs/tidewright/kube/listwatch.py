@@ -169,6 +169,31 @@ async def list_watch(
             yield item
 
 
+async def follow_one(
+    kube: Kube,
+    path: str,
+    *,
+    query: Mapping[str, str],
+    on_error: Callable[[KubeError], None] | None = None,
+) -> AsyncGenerator[bytes | msgspec.Raw | None, None]:
+    """Follow the one object that `query` selects, for ever: as it is now and after each change; None while there is none."""
+    there = False
+    async for item in list_watch(kube, path, query=query, on_error=on_error):
+        match item:
+            case ListStarted():
+                there = False
+            case Page(objects=objects):
+                for raw in objects:
+                    there = True
+                    yield raw
+            case ListDone() if not there:
+                yield None
+            case Deleted():
+                yield None
+            case Added(raw=raw) | Modified(raw=raw):
+                yield raw
+
+
 async def list_watch_batches(
     kube: Kube,
     path: str,

@@ -39,7 +39,7 @@ from tidewright.kube.customworkloads import (
 )
 from tidewright.kube.discovery import Discovery, Resource
 from tidewright.kube.errors import KubeError
-from tidewright.kube.listwatch import Added, Deleted, ListDone, ListStarted, Modified, Page, list_watch
+from tidewright.kube.listwatch import follow_one
 from tidewright.kube.projection.reading import Bytes
 from tidewright.watcher.appender import Appender
 from tidewright.watcher.follow import FactLog
@@ -164,23 +164,8 @@ class CustomWorkloads:
         record = await self._log.last(self._log.subjects.config(WHITELIST_CONFIG_MAP))
         known = registry.read(record.body) if record else None
         said: str | None = whitelist_text(known.data) if isinstance(known, ConfigSet) else None
-        listed: list[Bytes] = []
-        async for item in list_watch(self._kube, path, query={"fieldSelector": f"metadata.name={name}"}):
-            match item:
-                case ListStarted():
-                    listed = []
-                    continue
-                case Page(objects=objects):
-                    listed += objects
-                    continue
-                case ListDone():
-                    text = _whitelist_text(listed[0]) if listed else ""
-                case Deleted():
-                    text = ""
-                case Added(raw=raw) | Modified(raw=raw):
-                    text = _whitelist_text(raw)
-                case _:
-                    continue
+        async for raw in follow_one(self._kube, path, query={"fieldSelector": f"metadata.name={name}"}):
+            text = "" if raw is None else _whitelist_text(raw)
             if text != (said or ""):
                 said = text
                 data = {WHITELIST_KEY: text} if text else {}
@@ -269,24 +254,12 @@ class CustomWorkloads:
             if not error.retriable:
                 self._say_replicas(place, error=f"{place.kind} {place.name} cannot be read: {error}")
 
-        there = False
-        query = {"fieldSelector": f"metadata.name={place.name}"}
-        async for item in list_watch(
-            self._kube, resource.collection(place.namespace), query=query, on_error=refused
-        ):
-            match item:
-                case ListStarted():
-                    there = False
-                case Page(objects=objects):
-                    for raw in objects:
-                        there = True
-                        self._replicas(place, raw)
-                case ListDone() if not there:
-                    self._say_replicas(place, 0)
-                case Deleted():
-                    self._say_replicas(place, 0)
-                case Added(raw=raw) | Modified(raw=raw):
-                    self._replicas(place, raw)
+        path, query = resource.collection(place.namespace), {"fieldSelector": f"metadata.name={place.name}"}
+        async for raw in follow_one(self._kube, path, query=query, on_error=refused):
+            if raw is None:
+                self._say_replicas(place, 0)
+            else:
+                self._replicas(place, raw)
 
     def _replicas(self, place: Place, raw: Bytes) -> None:
         try:

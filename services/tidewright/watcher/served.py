@@ -13,7 +13,7 @@ import structlog
 from tidewright.cloud.serving import COORDINATION, LEASE, SYSTEM, Heard
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
-from tidewright.kube.listwatch import Added, Deleted, ListDone, ListStarted, Modified, Page, list_watch
+from tidewright.kube.listwatch import follow_one
 from tidewright.watcher.incumbents.rivals import Look
 
 LOOK: Final = Look(COORDINATION, "v1", "leases", "Lease", LEASE)
@@ -70,23 +70,12 @@ class Served:
                     do="grant the watcher this right, or serve no group that it has",
                 )  # fmt: skip
 
-        there = False
-        async for item in list_watch(kube, PATH, query=LOOK.query, on_error=refused):
-            match item:
-                case ListStarted():
-                    there = False
-                case Page(objects=objects):
-                    for raw in objects:
-                        there = True
-                        self._said(raw)
-                case ListDone():
-                    if not there:
-                        self.take({})
-                    self.looked.set()
-                case Deleted():
-                    self.take({})
-                case Added(raw=raw) | Modified(raw=raw):
-                    self._said(raw)
+        async for raw in follow_one(kube, PATH, query=LOOK.query, on_error=refused):
+            if raw is None:
+                self.take({})
+            else:
+                self._said(raw)
+            self.looked.set()
 
     def _said(self, raw: bytes | msgspec.Raw) -> None:
         try:
