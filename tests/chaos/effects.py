@@ -97,9 +97,9 @@ def effects(ledger: Ledger, entries: Iterable[Entry], facts: Iterable[object] = 
             continue
         outcome = next(iter(ledger.outcomes.get(id_, ())), None)
         if isinstance(outcome, Applied) and not outcome.found:
-            surely[place] += 1
+            surely[place] += outcome.result.get("written", _times(effect))
         else:
-            perhaps[place] += 1
+            perhaps[place] += _times(effect)
     writes, raised = _written(entries)
     result = Effects()
     for place, count in surely.items():
@@ -144,6 +144,11 @@ def _ordered_again(ledger: Ledger, planned: Counter[str]) -> list[str]:
         if pods > most:
             lines.append(f"order for {pods} pods because of {id_}, by which there are {most}")
     return lines
+
+
+def _times(effect: Effect) -> int:
+    """How many requests that change something an effect is."""
+    return len(effect.messages) if isinstance(effect, RecordObjectEvent) else 1
 
 
 def place_of(effect: Effect) -> Place | None:

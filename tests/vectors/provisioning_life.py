@@ -257,7 +257,13 @@ class Cluster:
         return [decision for decision in self.said if isinstance(decision, kind)]
 
     def object_events(self, reason: str) -> list[RecordObjectEvent]:
-        return [event for event in self.of(RecordObjectEvent) if event.reason == reason]
+        """Each by itself, as the API server has them."""
+        return [
+            msgspec.structs.replace(event, message=message, also=())
+            for event in self.of(RecordObjectEvent)
+            for message in event.messages
+            if event.reason == reason
+        ]
 
     # --- Actuator and cloud ---
 

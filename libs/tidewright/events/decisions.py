@@ -138,18 +138,25 @@ class EvictPod(Effect, frozen=True, kw_only=True, tag="decision.evict-pod.v1"):
 
 
 class RecordObjectEvent(Effect, frozen=True, kw_only=True, tag="decision.record-object-event.v1"):
-    """Write a Kubernetes Event about the target.
+    """Write a Kubernetes Event about the target, or several that differ in their message alone.
 
     Attributes:
         event_type: `Normal` or `Warning`.
         reason: CamelCase.
         component: the reporting component, as users' tools know it.
+        also: messages of the other ones, each of which is an Event of its own.
     """
 
     event_type: str
     reason: str
     message: str
     component: str
+    also: tuple[str, ...] = ()
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """What is said, one message an Event."""
+        return (self.message, *self.also)
 
 
 class SetTimer(Decision, frozen=True, kw_only=True, tag="decision.set-timer.v1"):

@@ -94,6 +94,23 @@ class Allowance:
         self.requests += 1
 
 
+class Told(msgspec.Struct):
+    """How far the object events of one decision have come.
+
+    Attributes:
+        done: so many of its messages were written, or dropped.
+        next: what is to be done about the one after them; None before that is known.
+        written: so many were written or counted up, as the last of them or by somebody `found` there.
+        dropped: why some were not, as the last of them.
+    """
+
+    done: int = 0
+    next: Write | Count | Drop | None = None
+    written: int = 0
+    found: bool = False
+    dropped: str = ""
+
+
 class Gone(Exception):
     """The object that was meant is not there any more."""
 
@@ -120,7 +137,8 @@ class Applier:
         self._wall = wall
         self._correlator = Correlator()
         self._looks = NodeLooks()
-        self._pending: dict[str, Write | Count | Drop] = {}
+        self._pending: dict[str, Told] = {}
+        """Object events that are under way, by their decision."""
 
     def finished(self, effect: Effect) -> None:
         """The effect has its outcome: no further attempt will come."""
@@ -566,11 +584,26 @@ class Applier:
         return await Endpoints(ask, self._endpoint_tokens).attempt(effect)
 
     async def _record(self, effect: RecordObjectEvent, allowance: Allowance) -> Result:
-        # Another attempt at the same wish is not another wish.
-        todo = self._pending.get(effect.id) or self._correlator.correlate(effect, self._wall())
-        self._pending[effect.id] = todo
-        if isinstance(todo, Drop):
-            return Refused(verdict.RATE_LIMITED, todo.message)
+        # Another attempt at the same wish is not another wish: what was written before is not written again.
+        told = self._pending.setdefault(effect.id, Told())
+        for nth in range(told.done, len(effect.messages)):
+            if told.next is None:
+                told.next = self._correlator.correlate(effect, self._wall(), nth)
+            if isinstance(told.next, Drop):
+                told.dropped = told.next.message
+            else:
+                told.found = await self._write_event(effect, told.next, allowance)
+                told.written += 1
+            told.done, told.next = nth + 1, None
+        if not told.written:
+            return Refused(verdict.RATE_LIMITED, told.dropped)
+        found = told.found and told.written == len(effect.messages) == 1
+        return Done(found=found, result={"written": told.written} if told.dropped else {})
+
+    async def _write_event(
+        self, effect: RecordObjectEvent, todo: Write | Count, allowance: Allowance
+    ) -> bool:
+        """Write an object event, or count it up; whether it was there already."""
         events = f"/api/v1/namespaces/{todo.namespace}/events"
         if isinstance(todo, Count):
             patch = msgspec.json.encode(todo.patch)
@@ -583,14 +616,14 @@ class Applier:
                 self._correlator.renamed(effect, todo.name, name)
                 todo = Write(todo.namespace, name, todo.otherwise)
             else:
-                return Done()
+                return False
         try:
             await self._request(allowance, "POST", events, msgspec.json.encode(todo.body))
         except KubeError as error:
             if error.reason == "AlreadyExists":
-                return Done(found=True)
+                return True
             raise
-        return Done()
+        return False
 
 
 def _refusals(

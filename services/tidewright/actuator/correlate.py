@@ -81,8 +81,8 @@ class Correlator:
         self._similar: OrderedDict[_Group, _Similar] = OrderedDict()
         self._buckets: OrderedDict[_Group, _Bucket] = OrderedDict()
 
-    def correlate(self, effect: RecordObjectEvent, now: float) -> Write | Count | Drop:
-        """What to do about one; `now` is wall time, seconds since the epoch."""
+    def correlate(self, effect: RecordObjectEvent, now: float, nth: int = 0) -> Write | Count | Drop:
+        """What to do about the `nth` of its messages; `now` is wall time, seconds since the epoch."""
         target = effect.target
         thing = (target.api_version, target.kind, target.namespace, target.name, target.uid)
         source = (effect.component, *thing)
@@ -91,12 +91,12 @@ class Correlator:
                 f"more than {BURST} object events about {target.kind} {target.namespace}/{target.name}"
             )
         group = (*source, effect.event_type, effect.reason)
-        message = self._message(group, effect.message, now)
+        message = self._message(group, effect.messages[nth], now)
         key = (*group, COMBINED if message.startswith(COMBINED) else message)
         written = self._written.get(key)
         namespace = target.namespace or "default"
         if written is None or now - written.last > WINDOW_S:
-            name = event_name(effect)
+            name = event_name(effect, nth)
             self._written[key] = _Written(name, 1, now, now)
             _forget(self._written)
             return Write(namespace, name, event_body(effect, name, message, first=now, last=now, count=1))
@@ -104,7 +104,7 @@ class Correlator:
         written.count += 1
         written.last = now
         anew = event_body(
-            effect, event_name(effect), message, first=written.first, last=now, count=written.count
+            effect, event_name(effect, nth), message, first=written.first, last=now, count=written.count
         )
         patch = {"count": written.count, "lastTimestamp": rfc3339(now), "message": message}
         return Count(namespace, written.name, patch, anew)
@@ -148,9 +148,10 @@ def _forget(
         remembered.popitem(last=False)
 
 
-def event_name(effect: RecordObjectEvent) -> str:
-    """`<object>.<digest of the decision's name over all logs>`: the same for every attempt."""
-    digest = blake2b(unique(effect).encode(), digest_size=8).hexdigest()
+def event_name(effect: RecordObjectEvent, nth: int = 0) -> str:
+    """`<object>.<digest of the decision's name over all logs, and of which of its messages>`: the same for every attempt."""
+    which = f"{unique(effect)} {nth}" if nth else unique(effect)
+    digest = blake2b(which.encode(), digest_size=8).hexdigest()
     return f"{effect.target.name[:200].rstrip('.-')}.{digest}"
 
 

@@ -71,7 +71,8 @@ def _line(event: Event | registry.Unknown) -> str:  # noqa: C901  # a dispatcher
                 " (dry run)" if event.dry_run else ""
             )
         case decisions.RecordObjectEvent():
-            return f"say {event.event_type} {event.reason}: {event.message}"
+            more = f" (and {len(event.also)} more)" if event.also else ""
+            return f"say {event.event_type} {event.reason}: {event.message}{more}"
         case decisions.SetTimer():
             return f"wake {event.key} at {_due(event.due)}"
         case decisions.CancelTimer():

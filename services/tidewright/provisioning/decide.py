@@ -394,8 +394,9 @@ def _looked_at(state: State, nodes: Iterable[str]) -> list[Decision]:
 
 
 def _addressed(state: State, decisions: list[Decision]) -> list[Decision]:
-    """Object events about groups are about the status ConfigMap, wherever it is configured to be."""
+    """Object events about groups are about the status ConfigMap, wherever it is configured to be, and together where they can be."""
     target = status_map.target(index_of(state).settings)
+    decisions = words.together(decisions)
     return [
         msgspec.structs.replace(d, target=target)
         if isinstance(d, RecordObjectEvent) and d.target == STATUS_MAP and target != STATUS_MAP

@@ -15,6 +15,7 @@ from tests.unit.actuator.effects import ANYTHING, Watched
 from tests.waiting import until
 from tidewright.actuator.acting import Actuator
 from tidewright.actuator.apply import Applier
+from tidewright.actuator.correlate import BURST, COMBINED, SIMILAR_LIMIT
 from tidewright.actuator.ledger import ActPosition
 from tidewright.actuator.options import SERVICE, Mode, Options
 from tidewright.actuator.requests import DECISION
@@ -568,6 +569,26 @@ async def test_object_events_are_written_once_and_counted(bench: Bench) -> None:
         [again] = await bench.outcomes(1)
     assert isinstance(again, Applied)
     assert again.found
+
+
+async def test_several_object_events_of_one_decision_are_each_written_once(bench: Bench) -> None:
+    told = RecordObjectEvent(
+        at=1.0, id="e", target=WEB, event_type="Normal", reason="Scaled", message="to 1",
+        also=tuple(f"to {n}" for n in range(2, 40)), component="autoscaler",
+    )  # fmt: skip
+    bench.kube.losses += [lambda method, _path: method == "POST" and len(bench.kube.written) == 3]
+    await bench.decide(told)
+    async with bench.acting():
+        [outcome] = await bench.outcomes(1)
+    assert isinstance(outcome, Applied)
+    assert (outcome.found, outcome.result) == (False, {"written": BURST})
+    written = (await bench.kube.get("/api/v1/namespaces/shop/events"))["items"]
+    alone = {item["message"]: item["count"] for item in written if item["count"] == 1}
+    combined = [item for item in written if item["count"] > 1]
+    assert alone == {f"to {n}": 1 for n in range(1, SIMILAR_LIMIT + 1)}
+    assert [(item["count"], item["message"]) for item in combined] == [
+        (BURST - SIMILAR_LIMIT, f"{COMBINED}to {BURST}")
+    ]
 
 
 async def test_a_restart_applies_what_is_open_and_nothing_twice(bench: Bench, log: Log) -> None:

@@ -236,6 +236,24 @@ def test_the_name_is_the_decisions() -> None:
     assert len(correlate.event_name(said("a", "x" * 253))) <= 253
 
 
+@given(st.lists(st.sampled_from("abcdefghijklm"), min_size=1, max_size=40))
+def test_messages_of_one_decision_are_what_a_decision_for_each_would_be(messages: list[str]) -> None:
+    """But for the names, of which none is another's."""
+    first, *others = messages
+    together, each = said(first, id="d", also=tuple(others)), [said(one, id="d") for one in messages]
+    at_once, one_by_one = Correlator(), Correlator()
+    found = [at_once.correlate(together, 1000.0, nth) for nth in range(len(messages))]
+    names = [todo.name for todo in found if isinstance(todo, Write)]
+    assert len(set(names)) == len(names)
+    alone = [one_by_one.correlate(one, 1000.0) for one in each]
+    assert [type(todo) for todo in found] == [type(todo) for todo in alone]
+    for todo, other in zip(found, alone, strict=True):
+        if isinstance(todo, Write) and isinstance(other, Write):
+            assert todo.body["message"] == other.body["message"]
+        if isinstance(todo, Count) and isinstance(other, Count):
+            assert todo.patch == other.patch
+
+
 def test_many_that_differ_in_their_message_are_combined() -> None:
     correlator = Correlator()
     results = [correlator.correlate(said(f"to {n}"), 1000.0) for n in range(12)]

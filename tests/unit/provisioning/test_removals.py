@@ -8,16 +8,20 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.provisioning.removalworld import DAEMON, NO_PASS, Removing, world
 from tidewright.events import facts as f
 from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
+from tidewright.events.base import Decision
 from tidewright.events.config import ConfigSet, ModesSet
 from tidewright.events.decisions import EvictPod, RecordObjectEvent
 from tidewright.host.fold.explainer import Reference
 from tidewright.kube.taints import DRAIN, TO_BE_DELETED
-from tidewright.provisioning.scaleup.orders import STATUS_MAP
+from tidewright.provisioning.scaledown.removal import words
+from tidewright.provisioning.scaleup.orders import STATUS_MAP, status_event
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell import counts
 from tidewright.provisioning.tell.explaining import EXPLAINER
@@ -69,6 +73,45 @@ def test_an_empty_node_goes_without_evictions() -> None:
         'Scale-down: removing empty node "n1"',
         "Scale-down: empty node n1 removed",
     ]
+
+
+def test_what_is_said_of_nodes_that_go_at_once_is_one_decision() -> None:
+    cluster = world()
+    for node in ("n1", "n2"):
+        cluster.remove(node, drain=False)
+    cluster.advance(6.0)
+    assert sorted(cluster.deleted) == ["n1", "n2"]
+    assert [event.message for event in cluster.object_events("ScaleDownEmpty")] == [
+        'Scale-down: removing empty node "n1"',
+        'Scale-down: removing empty node "n2"',
+        "Scale-down: empty node n1 removed",
+        "Scale-down: empty node n2 removed",
+    ]
+    on_the_log = [event for event in cluster.of(RecordObjectEvent) if event.target == STATUS_MAP]
+    assert [len(event.messages) for event in on_the_log] == [1, 1, 2], (
+        "each began by itself, and both end with one call"
+    )
+
+
+@given(st.lists(st.sampled_from(("status", "node", "failed")), max_size=3 * words.MOST_TOGETHER))
+def test_nothing_that_is_said_together_is_lost_or_moves_before_what_it_follows(kinds: list[str]) -> None:
+    made: list[Decision] = []
+    for n, kind in enumerate(kinds):
+        name = f"n{n}"
+        gone, empty = words.deleted(1.0, name, "u", drains=False)
+        made.append({"status": empty, "node": gone, "failed": status_event(1.0, "ScaleUpFailed", name)}[kind])
+    together = words.together(made)
+    texts = [
+        message
+        for decision in together
+        if isinstance(decision, RecordObjectEvent)
+        for message in decision.messages
+    ]
+    assert sorted(texts) == sorted(event.message for event in made if isinstance(event, RecordObjectEvent))
+    gathered = [event for event in together if isinstance(event, RecordObjectEvent) and event.also]
+    assert all(event.target == STATUS_MAP and event.reason == "ScaleDownEmpty" for event in gathered)
+    assert all(len(event.messages) <= words.MOST_TOGETHER for event in gathered)
+    assert [event for event in together if event in made] == [event for event in made if event in together]
 
 
 def test_an_empty_node_that_got_a_pod_stays_as_it_was() -> None:

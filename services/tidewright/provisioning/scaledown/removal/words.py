@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidewright.events.base import ObjectRef
+import msgspec
+
+from tidewright.events.base import Decision, ObjectRef
 from tidewright.events.decisions import RecordObjectEvent
 from tidewright.kube.keys import PodKey
 from tidewright.provisioning.scaledown.removal.marking import node_ref
 from tidewright.provisioning.scaledown.removal.saga import REFUSED_MOST_S, Removal, Stuck
-from tidewright.provisioning.scaleup.orders import COMPONENT, MAX_MESSAGE, pod_event, status_event
+from tidewright.provisioning.scaleup.orders import (
+    COMPONENT,
+    MAX_MESSAGE,
+    STATUS_MAP,
+    pod_event,
+    status_event,
+)
 
 SCALE_DOWN, SCALE_DOWN_EMPTY, SCALE_DOWN_FAILED = "ScaleDown", "ScaleDownEmpty", "ScaleDownFailed"
+MOST_TOGETHER = 200
+"""So many messages one decision has at most: it stays far below what the bus takes."""
 
 
 def _on(
@@ -78,3 +88,30 @@ def deleted(at: float, node: str, uid: str, *, drains: bool) -> list[RecordObjec
         else status_event(at, SCALE_DOWN_EMPTY, f"Scale-down: empty node {node} removed")
     )
     return [_on(node_ref(node, uid), at, "nodes removed by cluster autoscaler"), message]
+
+
+def together(decisions: Iterable[Decision]) -> list[Decision]:
+    """What is said on the status of nodes that go at the same time, in one decision: each would be a message on the log."""
+    kept: list[Decision] = []
+    gathered: list[tuple[int, list[str]]] = []
+    last: dict[tuple[str, str], list[str]] = {}
+    for decision in decisions:
+        if (
+            not isinstance(decision, RecordObjectEvent)
+            or decision.target != STATUS_MAP
+            or decision.reason not in (SCALE_DOWN, SCALE_DOWN_EMPTY)
+        ):
+            kept.append(decision)
+            continue
+        kind = (decision.event_type, decision.reason)
+        said = last.get(kind)
+        if said is not None and len(said) < MOST_TOGETHER:
+            said.append(decision.message)
+            continue
+        last[kind] = said = [decision.message]
+        gathered.append((len(kept), said))
+        kept.append(decision)
+    for at, said in gathered:
+        if len(said) > 1:
+            kept[at] = msgspec.structs.replace(kept[at], also=tuple(said[1:]))
+    return kept
