@@ -435,6 +435,7 @@ class Actuator:
             self._owned if at_cloud else partial(self._spend, job),
             prepaid=1,
             record=partial(self._outcomes.begin, job) if at_cloud else None,
+            alike=self._plan.alike(job),
         )
         attempt = 0
         while True:

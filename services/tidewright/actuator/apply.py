@@ -73,12 +73,16 @@ class Allowance:
         *,
         prepaid: int = 0,
         record: Callable[[], Awaitable[None]] | None = None,
+        alike: int = 1,
     ) -> None:
-        """`record` puts on the log that a request is about to be made which must not be made twice."""
+        """`record` puts on the log that a request is about to be made which must not be made twice; `alike`: so many effects
+        wait or run by now for which the same look would do, this one among them.
+        """
         self.requests = 0
         self._spend = spend
         self._prepaid = prepaid
         self._record = record
+        self.alike = alike
 
     async def once(self) -> None:
         """Return when it is on the log that such a request may have been made: a restart makes none."""
@@ -434,7 +438,7 @@ class Applier:
         async def listed(most: int) -> list[JsonObject] | None:
             return await self._short_list("nodes", most, allowance)
 
-        copy = await self._looks.copy(effect.target.name, listed)
+        copy = await self._looks.copy(effect.target.name, listed, allowance.alike)
         try:
             if copy is not None and await self._wrote(allowance, path, copy, change):
                 return Done()

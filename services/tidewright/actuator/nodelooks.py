@@ -19,9 +19,9 @@ KEPT_S = 2.0
 MANY = 8
 """Fewer are looked at one by one."""
 NODES_EACH, NODES_AT_ONCE = 5, 500
-"""How long the list may be for each node that is asked for, and at all: a longer one costs more than it spares."""
+"""How long the list may be for each node that is to be changed, and at all: a longer one costs more than it spares."""
 LARGE_FOR_S = 60.0
-"""So long after a list that was longer, or refused, none is asked for."""
+"""So long after a list that was longer, or refused, none of that length is asked for."""
 
 Ask = Callable[[int], Awaitable[list[JsonObject] | None]]
 """Asks for all nodes; None if there are more than so many."""
@@ -35,11 +35,14 @@ class NodeLooks:
         """Who asks next, by name; the first of them asks for all."""
         self._kept: dict[str, JsonObject] = {}
         self._large_until = float("-inf")
+        self._too_short = 0
+        """A list of so many was not all nodes, or was refused."""
 
-    async def copy(self, name: str, ask: Ask) -> JsonObject | None:
+    async def copy(self, name: str, ask: Ask, alike: int = 1) -> JsonObject | None:
         """A copy of a node that is for this caller alone; None where it is to be looked at by itself.
 
-        `ask` is used where this is the first of some that ask together.
+        `ask` is used where this is the first of some that ask together; `alike`: so many are to be changed by now, this one among
+        them, of which most have not begun: each begins when there is a request for it.
         """
         kept = self._kept.pop(name, None)
         if kept is not None or name in self._asked:
@@ -48,16 +51,21 @@ class NodeLooks:
         mine: asyncio.Future[JsonObject | None] = asyncio.get_running_loop().create_future()
         asked[name] = mine
         if len(asked) == 1:
-            await self._look(asked, ask)
+            await self._look(asked, ask, alike)
         return await mine
 
-    async def _look(self, asked: Mapping[str, asyncio.Future[JsonObject | None]], ask: Ask) -> None:
+    async def _look(
+        self, asked: Mapping[str, asyncio.Future[JsonObject | None]], ask: Ask, alike: int
+    ) -> None:
         found: dict[str, JsonObject] = {}
         try:
             await asyncio.sleep(GATHERED_S)
             self._asked = {}
-            if len(asked) >= MANY and asyncio.get_running_loop().time() >= self._large_until:
-                found = await self._listed(len(asked), ask)
+            count = max(len(asked), alike)
+            most = min(NODES_EACH * count, NODES_AT_ONCE)
+            in_vain = most <= self._too_short and asyncio.get_running_loop().time() < self._large_until
+            if count >= MANY and not in_vain:
+                found = await self._listed(most, ask)
         finally:
             if self._asked is asked:
                 self._asked = {}
@@ -67,12 +75,13 @@ class NodeLooks:
                     waiting.set_result(copy)
         self._keep(found)
 
-    async def _listed(self, count: int, ask: Ask) -> dict[str, JsonObject]:
+    async def _listed(self, most: int, ask: Ask) -> dict[str, JsonObject]:
         try:
-            nodes = await ask(min(NODES_EACH * count, NODES_AT_ONCE))
+            nodes = await ask(most)
         except KubeError:
             nodes = None  # each that looks by itself is told what the matter is
         if nodes is None:
+            self._too_short = most
             self._large_until = asyncio.get_running_loop().time() + LARGE_FOR_S
             return {}
         # What a list has of its kind in common its items do not say.

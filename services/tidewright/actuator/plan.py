@@ -202,6 +202,8 @@ class Plan:
         """How many object events run."""
         self.changing = 0
         """How many run that go before object events, at clouds too."""
+        self._marks = 0
+        """How many wait or run that mark a node."""
 
     def __len__(self) -> int:
         return self._waiting + len(self._running)
@@ -233,6 +235,8 @@ class Plan:
             lane.remove(waiting)
         lane.append(job)
         self._waiting += 1 - len(overtaken)
+        self._marks += isinstance(job.effect, MarkNode)
+        self._marks -= sum(isinstance(waiting.effect, MarkNode) for waiting in overtaken)
         if name not in self._running:
             self._offer(name)
         return [(waiting, job) for waiting in overtaken]
@@ -260,8 +264,13 @@ class Plan:
         self._at_clouds -= job.lane[0] == CLOUD
         self.reporting -= job.lane[-1] == EVENTS
         self.changing -= rank(job.effect) < Rank.OBJECT_EVENT
+        self._marks -= isinstance(job.effect, MarkNode)
         if job.lane in self._lanes:
             self._offer(job.lane)
+
+    def alike(self, job: Job) -> int:
+        """How many wait or run for which one look at the API server would do, as for this one."""
+        return self._marks if isinstance(job.effect, MarkNode) else 1
 
     def superseding(self, job: Job) -> Job | None:
         """The first waiting job that makes a running one pointless to try again."""

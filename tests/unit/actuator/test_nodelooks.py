@@ -14,6 +14,7 @@ from tidewright.actuator.apply import Allowance, Applier
 from tidewright.actuator.nodelooks import MANY, NODES_EACH, NodeLooks
 from tidewright.actuator.verdict import Done, Refused, Result
 from tidewright.events.base import JsonObject
+from tidewright.events.provisioning import MarkNode
 from tidewright.kube.discovery import Discovery, Resource
 from tidewright.kube.errors import KubeError, error_of
 from tidewright.kube.taints import TO_BE_DELETED
@@ -89,13 +90,15 @@ def applier(server: Server) -> Applier:
     return Applier(cast("Any", server), cast("Discovery", Known()))
 
 
-async def mark_all(made: Applier, names: list[str]) -> list[Result]:
-    def effect(name: str) -> Any:
-        one = mark()
-        target = msgspec.structs.replace(one.target, name=name)
-        return msgspec.structs.replace(one, id=name, target=target)
+async def mark_all(made: Applier, names: list[str], alike: int = 1) -> list[Result]:
+    return await asyncio.gather(
+        *(made.attempt(marking(name), Allowance(free, alike=alike)) for name in names)
+    )
 
-    return await asyncio.gather(*(made.attempt(effect(name), Allowance(free)) for name in names))
+
+def marking(name: str) -> MarkNode:
+    one = mark()
+    return msgspec.structs.replace(one, id=name, target=msgspec.structs.replace(one.target, name=name))
 
 
 async def test_marks_of_one_moment_are_made_from_one_list() -> None:
@@ -107,6 +110,26 @@ async def test_marks_of_one_moment_are_made_from_one_list() -> None:
     assert await mark_all(made, names[MANY:]) == [Done()] * 2, "their copies came with the same list"
     assert len(server.looks) == 1
     assert server.marked == set(names)
+
+
+async def test_marks_that_begin_one_after_the_other_are_made_from_one_list_too() -> None:
+    server = Server(NODES_EACH * MANY)
+    made = applier(server)
+    names = list(server.nodes)
+    for left in range(MANY, 0, -1):
+        assert await mark_all(made, names[left - 1 : left], alike=left) == [Done()]
+    assert server.looks == [f"GET {NODES}?limit={NODES_EACH * MANY}"]
+
+
+async def test_a_list_that_was_too_short_is_asked_for_again_by_more_alone() -> None:
+    server = Server(NODES_EACH * MANY + 1)
+    made = applier(server)
+    names = list(server.nodes)
+    for n in (0, 1):
+        assert await mark_all(made, names[n : n + 1], alike=MANY) == [Done()]
+    assert await mark_all(made, names[2:4], alike=MANY + 1) == [Done()] * 2
+    short, long = (f"GET {NODES}?limit={NODES_EACH * count}" for count in (MANY, MANY + 1))
+    assert server.looks == [short, f"GET {NODES}/n0", f"GET {NODES}/n1", long]
 
 
 async def test_a_copy_that_is_old_is_refused_by_the_server_and_looked_at_anew() -> None:

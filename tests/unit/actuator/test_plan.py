@@ -40,6 +40,32 @@ def test_one_target_is_taken_in_order_whatever_the_rank() -> None:
     assert plan.next() is None
 
 
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(("present", "absent", "event", "next", "done")), st.sampled_from("ab"))
+    )
+)
+def test_marks_that_wait_or_run_are_counted(steps: list[tuple[str, str]]) -> None:
+    plan = Plan()
+    running: list[Job] = []
+    open_marks: set[int] = set()
+    for seq, (step, name) in enumerate(steps):
+        if step == "next":
+            running += [started] if (started := plan.next()) else []
+        elif step == "done" and running:
+            plan.done(ended := running.pop())
+            open_marks.discard(ended.seq)
+        elif step == "event":
+            plan.add(job(seq, said("x", name)))
+        elif step in ("present", "absent"):
+            target = ObjectRef(api_version="v1", kind="Node", name=name)
+            effect = MarkNode(at=1.0, target=target, key=TO_BE_DELETED, present=step == "present")
+            marking = job(seq, effect)
+            open_marks -= {waiting.seq for waiting, _ in plan.add(marking)}
+            open_marks.add(seq)
+            assert plan.alike(marking) == len(open_marks)
+
+
 def test_object_events_do_not_wait_for_their_target() -> None:
     plan = Plan()
     plan.add(job(1, status(1)))
