@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonschema
 
-from tidewright.asking.answers import builtins
+from tidewright.asking.answers.form import builtins
 
 SCHEMAS = Path(__file__).parents[1] / "proto" / "answers"
 

@@ -26,7 +26,7 @@ from tests.bench.asking import ONE_IN_TWENTY, into_a_server
 from tests.bench.figures import Bench, Figure, Size, figure
 from tests.nats_server import EmbeddedServer
 from tests.ports import free_port
-from tidewright.asking.answers import stamp
+from tidewright.asking.answers.form import stamp
 from tidewright.events import registry
 from tidewright.events.autoscaler import WatermarkPodAutoscalerObserved
 from tidewright.log.connection import Log, Message

@@ -8,7 +8,7 @@ running          the stacks of this user that run, for a question that names non
 lifefiles        files that say something for as long as a process lives: how those are found
 namespaces       the namespace that is meant
 manifests        files that users hand over
-answers          what each question is answered with, typed
+answers/         what each question is answered with, typed
 questions        those that can be asked over HTTP, with their parameters
 tables           tables for people, and text of others made harmless
 source           the log that is asked: a running one, or a file that was exported

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
-from tidewright.asking.answers import ComparedChange, ComparedObject, ComparedRow, ComparisonList, stamp
+from tidewright.asking.answers.comparing import ComparedChange, ComparedObject, ComparedRow, ComparisonList
+from tidewright.asking.answers.form import stamp
 from tidewright.asking.errors import BadInput
 from tidewright.asking.lookups import Found, decided_about, decisions, decoded
 from tidewright.asking.objects import moment as read_moment

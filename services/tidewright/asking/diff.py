@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from tidewright.asking.answers import DifferingDecision, LogDifferences, stamp
+from tidewright.asking.answers.diff import DifferingDecision, LogDifferences
+from tidewright.asking.answers.form import stamp
 from tidewright.asking.lines import title
 from tidewright.asking.lookups import decoded, reference_of, service_of
 from tidewright.asking.progress import progress

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from tidewright.asking import postponed  # noqa: F401  # before the NATS client
-from tidewright.asking.answers import LoggedEvent, stamp
+from tidewright.asking.answers.events import LoggedEvent
+from tidewright.asking.answers.form import stamp
 from tidewright.asking.told_time import told
 from tidewright.events import decisions, facts, outcomes, registry
 from tidewright.events.acting import NOT_DONE

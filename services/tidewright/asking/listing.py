@@ -17,15 +17,8 @@ from itertools import islice
 
 import msgspec
 
-from tidewright.asking.answers import (
-    KindList,
-    ListedKind,
-    ListedObject,
-    MeasuredValue,
-    ObjectList,
-    stamp,
-    stamp_if_set,
-)
+from tidewright.asking.answers.form import stamp, stamp_if_set
+from tidewright.asking.answers.listing import KindList, ListedKind, ListedObject, MeasuredValue, ObjectList
 from tidewright.asking.errors import BadInput
 from tidewright.asking.lines import line, subject_object
 from tidewright.asking.lookups import Found, decided_about, decoded

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from tidewright.asking.answers import (
+from tidewright.asking.answers.form import stamp
+from tidewright.asking.answers.planning import (
     JudgedGroup,
     LeavingNode,
     PlannedIncrease,
@@ -19,7 +20,6 @@ from tidewright.asking.answers import (
     ScaleDownPlan,
     SpreadPlan,
     StatedCondition,
-    stamp,
 )
 from tidewright.asking.point_in_time import Moment
 from tidewright.asking.service_state import Asked, restored

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tidewright.asking import answers
+from tidewright.asking.answers.comparing import ComparisonList
+from tidewright.asking.answers.events import LoggedEvent
+from tidewright.asking.answers.explain import ObjectExplanation
+from tidewright.asking.answers.listing import KindList, ObjectList
+from tidewright.asking.answers.planning import ScaleDownPlan
+from tidewright.asking.answers.series import ObjectSeries
+from tidewright.asking.answers.state import ObjectState
+from tidewright.asking.answers.verify import LogVerification
 
 ROOT = "/api/v1"
 """Below it lies a path for each question."""
@@ -54,26 +61,26 @@ NAMESPACE = Parameter("namespace", "Its namespace; empty for what has none.")
 OBJECT = (KIND, NAMESPACE, NAME)
 
 QUESTIONS: tuple[Question, ...] = (
-    Question("get", "The kinds that are decided on.", answers.KindList, (AT,)),
+    Question("get", "The kinds that are decided on.", KindList, (AT,)),
     Question(
-        "list", "The objects of a kind.", answers.ObjectList,
+        "list", "The objects of a kind.", ObjectList,
         (KIND, Parameter("namespace", "Only of this namespace; empty for all."), Parameter("name", "Only of this name."), AT),
     ),
     Question(
-        "explain", "What was decided about an object and why, and why nothing else happens.", answers.ObjectExplanation,
+        "explain", "What was decided about an object and why, and why nothing else happens.", ObjectExplanation,
         (
             Parameter("kind", "Kind of the object; not needed with a decision."), NAMESPACE,
             Parameter("name", "Name of the object; not needed with a decision."), AT,
             Parameter("decision", "Id of the decision to explain."),
         ),
     ),
-    Question("state", "What was known of an object.", answers.ObjectState, (*OBJECT, AT)),
+    Question("state", "What was known of an object.", ObjectState, (*OBJECT, AT)),
     Question(
-        "series", "Values, marks and counts of an object over time, with the decisions on them.", answers.ObjectSeries,
+        "series", "Values, marks and counts of an object over time, with the decisions on them.", ObjectSeries,
         (*OBJECT, SINCE, UNTIL, Parameter("points", "Points of a line at most, 1 to 5000.", type="integer")),
     ),
     Question(
-        "events", "What happened, in order.", answers.LoggedEvent,
+        "events", "What happened, in order.", LoggedEvent,
         (
             SINCE, UNTIL, Parameter("class", "Only of these classes, with commas between them."),
             Parameter("kind", "Only of this object: its kind."), Parameter("namespace", "Only of this namespace."),
@@ -83,14 +90,14 @@ QUESTIONS: tuple[Question, ...] = (
         many=True,
     ),
     Question(
-        "compare", "Where an incumbent and we differ.", answers.ComparisonList,
+        "compare", "Where an incumbent and we differ.", ComparisonList,
         (
             Parameter("namespace", "Only of this namespace; empty for all."), Parameter("name", "Only of this name."),
             Parameter("since", f"{SINCE.help[:-1]}; 24h by default."),
         ),
     ),
-    Question("plan.scale-down", "Which nodes would go now, and what keeps the others.", answers.ScaleDownPlan, (AT,)),
-    Question("verify", "Whether the log is what its services would have written.", answers.LogVerification),
+    Question("plan.scale-down", "Which nodes would go now, and what keeps the others.", ScaleDownPlan, (AT,)),
+    Question("verify", "Whether the log is what its services would have written.", LogVerification),
 )  # fmt: skip
 """Every question that needs no file of the asker's; the others (`plan provisioning`, `plan ws`, `diff`) are the command line's."""
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from tidewright.asking.answers import (
+from tidewright.asking.answers.explain import (
     ExplainedDecision,
     ObjectExplanation,
     OtherHands,
     Reason,
     TakenStep,
     Told,
-    stamp,
 )
+from tidewright.asking.answers.form import stamp
 from tidewright.asking.lines import line, object_of, title
 from tidewright.asking.lookups import Found
 from tidewright.events.base import Decision, Outcome

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TypeAlias
 
-from tidewright.asking.answers import ObjectSeries, SeriesLine, SeriesMark, SeriesPoint, stamp
+from tidewright.asking.answers.form import stamp
+from tidewright.asking.answers.series import ObjectSeries, SeriesLine, SeriesMark, SeriesPoint
 from tidewright.asking.errors import BadInput
 from tidewright.asking.explain import explainer_of
 from tidewright.asking.lines import line, subject_object

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from tidewright.asking import lookups
-from tidewright.asking.answers import LastFact, ObjectState, stamp
+from tidewright.asking.answers.form import stamp
+from tidewright.asking.answers.state import LastFact, ObjectState
 from tidewright.asking.explain import speakers_on
 from tidewright.asking.lines import line, title
 from tidewright.asking.lookups import Found

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from tidewright.archive.chain import Found
-from tidewright.asking.answers import Authenticated, FoundDifference, LogVerification
+from tidewright.asking.answers.verify import Authenticated, FoundDifference, LogVerification
 from tidewright.asking.fold_files import FoldFiles
 from tidewright.asking.interrupted import EVERY_S, WHOSE, Going, Interruptible, Judging, going_on
 from tidewright.asking.progress import progress

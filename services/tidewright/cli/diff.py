@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from tidewright.asking.answers import builtins
+from tidewright.asking.answers.form import builtins
 from tidewright.asking.diff import BOOKKEEPING, Change, Differences, answer, compared, replayed
 from tidewright.asking.errors import BadInput
 from tidewright.asking.lines import line, title

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from tidewright.asking.answers import builtins, stamp
+from tidewright.asking.answers.form import builtins, stamp
 from tidewright.asking.errors import BadInput
 from tidewright.asking.events import CLASSES, Class, found, wanted
 from tidewright.asking.lines import answer, decision_of, line, object_of, subject_object, title

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from tidewright.asking.answers import builtins
+from tidewright.asking.answers.form import builtins
 from tidewright.asking.errors import BadInput
 from tidewright.asking.explain import Explanation, explained, explained_decision
 from tidewright.asking.namespaces import Namespace, meant

@@ -12,7 +12,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from tidewright.asking import listing
-from tidewright.asking.answers import KindList, ListedObject, ObjectList, builtins
+from tidewright.asking.answers.form import builtins
+from tidewright.asking.answers.listing import KindList, ListedObject, ObjectList
 from tidewright.asking.errors import BadInput
 from tidewright.asking.namespaces import Namespace, meant
 from tidewright.asking.objects import CLUSTER_SCOPED, kind_of, named, spoken

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from tidewright.asking.answers import ObjectSeries, SeriesLine, builtins
+from tidewright.asking.answers.form import builtins
+from tidewright.asking.answers.series import ObjectSeries, SeriesLine
 from tidewright.asking.namespaces import Namespace, meant
 from tidewright.asking.objects import named, spoken
 from tidewright.asking.options import AskedLogOptions, Output, emit

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from tidewright.asking.answers import builtins
+from tidewright.asking.answers.form import builtins
 from tidewright.asking.errors import BadInput, CommandError, Unavailable
 from tidewright.asking.events import found, wanted
 from tidewright.asking.options import AskedLogOptions

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from tidewright.asking.answers import builtins
+from tidewright.asking.answers.form import builtins
 from tidewright.asking.errors import BadInput, CommandError
 from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.service_state import deciders

@@ -8,7 +8,7 @@ import sys
 from importlib import metadata
 from importlib.util import find_spec
 
-from tidewright.asking.answers import builtins
+from tidewright.asking.answers.form import builtins
 from tidewright.asking.errors import Unavailable
 from tidewright.asking.options import Output, emit
 from tidewright.asking.services import SERVICES, Role, load

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 from markupsafe import Markup, escape
 
-from tidewright.asking.answers import stamp
+from tidewright.asking.answers.form import stamp
 from tidewright.asking.errors import BadInput
 from tidewright.asking.point_in_time import Moment, beginning_of, moment_of
 from tidewright.asking.source import Source

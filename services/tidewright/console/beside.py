@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidewright.asking.answers import ComparedRow
+from tidewright.asking.answers.comparing import ComparedRow
 from tidewright.asking.point_in_time import Moment
 from tidewright.asking.source import Source
 from tidewright.console.asked import Looking

@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tidewright.asking.answers import ListedObject
+from tidewright.asking.answers.listing import ListedObject
 from tidewright.asking.errors import BadInput
 from tidewright.asking.planning import answer_of_scale_down
 from tidewright.asking.point_in_time import Moment

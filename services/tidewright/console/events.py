@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from tidewright.asking.answers import stamp
+from tidewright.asking.answers.form import stamp
 from tidewright.asking.errors import BadInput
 from tidewright.asking.events import CLASSES
 from tidewright.asking.lines import decision_of, line, subject_object, title

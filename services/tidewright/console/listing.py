@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidewright.asking.answers import ListedObject
+from tidewright.asking.answers.listing import ListedObject
 from tidewright.asking.errors import BadInput
 from tidewright.console.asked import Looking
 from tidewright.console.lists import TITLES, Lists

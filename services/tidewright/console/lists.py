@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from tidewright.asking.answers import ListedObject, stamp
+from tidewright.asking.answers.form import stamp
+from tidewright.asking.answers.listing import ListedObject
 from tidewright.asking.listing import LISTED, Board, filled
 from tidewright.asking.point_in_time import Moment
 from tidewright.asking.source import Source

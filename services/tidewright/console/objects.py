@@ -7,14 +7,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tidewright.asking.answers import (
-    ExplainedDecision,
-    ObjectExplanation,
-    ObjectSeries,
-    SeriesLine,
-    Told,
-    stamp,
-)
+from tidewright.asking.answers.explain import ExplainedDecision, ObjectExplanation, Told
+from tidewright.asking.answers.form import stamp
+from tidewright.asking.answers.series import ObjectSeries, SeriesLine
 from tidewright.asking.errors import BadInput
 from tidewright.asking.explain import explained, explained_decision
 from tidewright.asking.lines import subject_object

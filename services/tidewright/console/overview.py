@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidewright.asking.answers import ListedObject
+from tidewright.asking.answers.listing import ListedObject
 from tidewright.asking.lines import line, subject_object, title
 from tidewright.asking.lookups import decoded
 from tidewright.asking.source import Source

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from tidewright.asking.answers import LogVerification
+from tidewright.asking.answers.verify import LogVerification
 from tidewright.asking.errors import CommandError, translated
 from tidewright.asking.fold_files import FoldFiles, KeptFold, Whose
 from tidewright.asking.point_in_time import INTERLEAVED, end_of

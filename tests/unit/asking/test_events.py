@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tidewright.asking import events
-from tidewright.asking.answers import LoggedEvent
+from tidewright.asking.answers.events import LoggedEvent
 from tidewright.cli import main
 
 LOG = Path(__file__).parents[2] / "recorded" / "chaos.twlog"

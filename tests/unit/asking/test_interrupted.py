@@ -14,7 +14,7 @@ import pytest
 from tests.bench.askedlog import CLUSTER, SLOTS, MadeUp
 from tests.exports import write_export
 from tidewright.asking import fold_files, interrupted
-from tidewright.asking.answers import LogVerification
+from tidewright.asking.answers.verify import LogVerification
 from tidewright.asking.errors import BAD_USAGE, Unavailable
 from tidewright.asking.exported import ExportedLog
 from tidewright.asking.fold_files import FoldFiles

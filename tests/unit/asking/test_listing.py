@@ -12,7 +12,9 @@ import msgspec
 import pytest
 
 from tidewright.asking import listing
-from tidewright.asking.answers import ANSWERS, KindList, ListedObject, ObjectList, builtins, stamp
+from tidewright.asking.answers.form import builtins, stamp
+from tidewright.asking.answers.listing import KindList, ListedObject, ObjectList
+from tidewright.asking.answers.table import ANSWERS
 from tidewright.asking.errors import BadInput
 from tidewright.asking.exported import ExportedLog
 from tidewright.asking.point_in_time import Moment, moment_of

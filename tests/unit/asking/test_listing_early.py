@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.unit.console.conftest import LOG
-from tidewright.asking.answers import ListedObject
+from tidewright.asking.answers.listing import ListedObject
 from tidewright.asking.exported import ExportedLog
 from tidewright.asking.listing import Board, filled, listed
 from tidewright.asking.point_in_time import moment_of

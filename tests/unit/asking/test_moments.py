@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidewright.asking.answers import stamp
+from tidewright.asking.answers.form import stamp
 from tidewright.asking.errors import BadInput
 from tidewright.asking.exported import ExportedLog
 from tidewright.asking.objects import moment

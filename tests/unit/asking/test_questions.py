@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tidewright.asking.answers import ANSWERS
+from tidewright.asking.answers.table import ANSWERS
 from tidewright.asking.questions import QUESTIONS
 from tidewright.cli import main
 from tidewright.cli.contract import openapi, schemas

@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tidewright.asking.answers import ANSWERS
+from tidewright.asking.answers.table import ANSWERS
 from tidewright.cli import main
 from tidewright.cli.answers import COMMANDS
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidewright.asking.answers import ObjectSeries, SeriesLine
+from tidewright.asking.answers.series import ObjectSeries, SeriesLine
 from tidewright.asking.errors import BadInput
 from tidewright.asking.exported import ExportedLog
 from tidewright.asking.point_in_time import moment_of

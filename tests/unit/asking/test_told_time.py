@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from tests.unit.autoscaler.world import NS, World, sample, workload
 from tidewright.asking import ordered as ordering
-from tidewright.asking.answers import ObjectExplanation, builtins, stamp
+from tidewright.asking.answers.explain import ObjectExplanation
+from tidewright.asking.answers.form import builtins, stamp
 from tidewright.asking.explain import Explanation, Why, explained
 from tidewright.asking.exported import ExportedLog
 from tidewright.asking.lookups import Found, decoded

@@ -20,7 +20,8 @@ from tests.unit.console.booked import booked_log
 from tests.unit.console.conftest import LOG, Browser, serve
 from tests.waiting import until
 from tidewright.asking import fold_files, planning
-from tidewright.asking.answers import Authenticated, ComparisonList, LogVerification
+from tidewright.asking.answers.comparing import ComparisonList
+from tidewright.asking.answers.verify import Authenticated, LogVerification
 from tidewright.asking.errors import Unavailable
 from tidewright.asking.exported import ExportedLog
 from tidewright.asking.point_in_time import Moment, moment_of

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.console.conftest import LOG, Browser
 from tests.unit.console.test_looking import VERIFIED
 from tidewright.asking import rendering
-from tidewright.asking.answers import ANSWERS
+from tidewright.asking.answers.table import ANSWERS
 from tidewright.asking.explain import explained
 from tidewright.asking.exported import ExportedLog
 from tidewright.asking.listing import listed

@@ -6,18 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidewright.asking.answers import (
+from tidewright.asking.answers.backtest import (
     Backtest,
     LoadTried,
-    Reason,
     RecordedCount,
     TriedFigures,
     TriedPolicy,
     TriedScale,
     TriedStretch,
-    stamp,
-    stamp_if_set,
 )
+from tidewright.asking.answers.explain import Reason
+from tidewright.asking.answers.form import stamp, stamp_if_set
 from tidewright.asking.errors import BadInput
 from tidewright.asking.load import Series
 from tidewright.autoscaler.api.spec import InvalidSpec, Rules, compiled

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tidewright.asking import load, tables
-from tidewright.asking.answers import ForecastFigures, ForecastSuggestions, SuggestedForecast
+from tidewright.asking.answers.backtest import ForecastFigures, ForecastSuggestions, SuggestedForecast
 from tidewright.asking.errors import BadInput
 from tidewright.asking.load import Series
 from tidewright.asking.progress import progress

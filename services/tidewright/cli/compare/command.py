@@ -7,7 +7,8 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from tidewright.asking.answers import ComparisonList, builtins
+from tidewright.asking.answers.comparing import ComparisonList
+from tidewright.asking.answers.form import builtins
 from tidewright.asking.comparing import answer, begin_of, comparisons
 from tidewright.asking.errors import BadInput
 from tidewright.asking.namespaces import Namespace, meant

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from tidewright.asking.answers import ANSWERS
+from tidewright.asking.answers.table import ANSWERS
 from tidewright.cli.answers import COMMANDS
 from tidewright.events.registry import BY_NAME
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from cyclopts import Group, Parameter
 
-from tidewright.asking.answers import builtins
+from tidewright.asking.answers.form import builtins
 from tidewright.asking.errors import BadInput
 from tidewright.cli import datafolder
 from tidewright.cli.demo import objects, stage

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tidewright.asking.answers import stamp
+from tidewright.asking.answers.form import stamp
 from tidewright.autoscaler.tell.sentences import sentences
 from tidewright.cli.answers import (
     AppliedRule,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from tidewright.asking.answers import builtins
+from tidewright.asking.answers.form import builtins
 from tidewright.asking.errors import BadInput, translated
 from tidewright.asking.options import AskedLogOptions, LogOptions, Output, emit
 from tidewright.asking.tables import plain

@@ -9,7 +9,8 @@ from typing import Annotated
 from cyclopts import App, Group, Parameter
 
 from tidewright.asking import planning
-from tidewright.asking.answers import ProvisioningPlan, ScaleDownPlan, builtins
+from tidewright.asking.answers.form import builtins
+from tidewright.asking.answers.planning import ProvisioningPlan, ScaleDownPlan
 from tidewright.asking.errors import BadInput
 from tidewright.asking.namespaces import meant
 from tidewright.asking.options import AskedLogOptions, Output, emit

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from tidewright.asking.answers import SpreadPlan, builtins
+from tidewright.asking.answers.form import builtins
+from tidewright.asking.answers.planning import SpreadPlan
 from tidewright.asking.errors import BadInput
 from tidewright.asking.manifests import all_documents, known_fields
 from tidewright.asking.namespaces import meant

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tidewright.asking.answers import builtins
+from tidewright.asking.answers.form import builtins
 from tidewright.asking.errors import BadInput, CommandError
 from tidewright.asking.options import Output, emit
 from tidewright.asking.tables import plain

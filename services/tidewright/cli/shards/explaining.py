@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidewright.asking.answers import builtins, stamp_if_set
+from tidewright.asking.answers.form import builtins, stamp_if_set
 from tidewright.asking.errors import BadInput, CommandError, translated
 from tidewright.asking.options import LogOptions, Output, emit
 from tidewright.asking.source import opened

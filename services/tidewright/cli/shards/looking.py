@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from tidewright.asking.answers import builtins
+from tidewright.asking.answers.form import builtins
 from tidewright.asking.errors import BadInput, translated
 from tidewright.asking.manifests import known_fields, one_document
 from tidewright.asking.namespaces import meant

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tidewright.asking.answers import stamp
+from tidewright.asking.answers.form import stamp
 from tidewright.asking.errors import BadInput
 from tidewright.asking.options import LogOptions
 from tidewright.asking.services import BY_NAME, SERVICES, Role, Service

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tidewright.asking.answers import builtins
+from tidewright.asking.answers.form import builtins
 from tidewright.asking.errors import CommandError
 from tidewright.asking.options import LogOptions, Output, emit
 from tidewright.asking.source import opened

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Group, Parameter
 
-from tidewright.asking.answers import builtins
+from tidewright.asking.answers.form import builtins
 from tidewright.asking.errors import BadInput
 from tidewright.asking.options import Output, emit
 from tidewright.asking.tables import plain

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from tidewright.asking.answers import builtins
+from tidewright.asking.answers.form import builtins
 from tidewright.asking.errors import BadInput, translated
 from tidewright.asking.options import Output, emit
 from tidewright.cli.answers import ReplayedLoad

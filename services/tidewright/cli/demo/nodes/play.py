@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from tidewright.asking.answers import builtins
+from tidewright.asking.answers.form import builtins
 from tidewright.cli.demo.nodes.story import NAMESPACE, NodesStory
 from tidewright.cli.demo.nodes.summary import NodesRun, as_text, summary
 from tidewright.cli.demo.nodes.view import view_for

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidewright.asking.answers import stamp, stamp_if_set
+from tidewright.asking.answers.form import stamp, stamp_if_set
 from tidewright.cli.answers import (
     NodeBill,
     NodeCounts,
