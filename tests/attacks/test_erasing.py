@@ -106,7 +106,7 @@ async def test_who_empties_the_bucket_of_members_puts_nobody_out(attacker: str, 
             assert "seq" in got  # the server lets it
         heard = asyncio.Event()
         async with Reader(log, (f"$KV.{bucket}.spread.>",), got["seq"], stream=f"KV_{bucket}") as reader:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 while not heard.is_set():
                     if any(r.subject.endswith(".victim") and r.body for r in await reader.fetch()):
                         heard.set()

@@ -66,7 +66,7 @@ async def test_everybody_reads_on_behind_it(server: Bus, poison: str) -> None:
             await put(client, subject.encode(), b"", b"{}")
     misnamed = poison == "a-subject-that-is-no-text"
     for victim in VICTIMS:
-        async with asyncio.timeout(30), await server.log(victim) as log:
+        async with asyncio.timeout(90), await server.log(victim) as log:
             log.directly = victim == "reader"
             await log.adopt_slots()
             async with log.reader([log.subjects.everything]) as reader:

@@ -135,7 +135,7 @@ class Bench:
         """The next outcomes, in the order of the log."""
         found: list[Outcome] = []
         async with (
-            asyncio.timeout(30),
+            asyncio.timeout(90),
             self.log.reader([self.log.subjects.outcomes("*")], after=self._read) as reader,
         ):
             while len(found) < count:
@@ -156,7 +156,7 @@ class Bench:
             yield actuator
         finally:
             task.cancel()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 await asyncio.gather(task, return_exceptions=True)
 
     async def act(self, *effects: Any, **options: Any) -> list[Outcome]:
@@ -441,7 +441,7 @@ async def test_an_outcome_that_no_checkpoint_covers_is_found_by_who_takes_over(
         await until(lambda: first._part.sequence)
         monkeypatch.setattr(first._part, "commit", ends)
         await bench.decide(scale(5, decision="one"))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await written.wait()
     for _ in range(2):
         async with bench.acting() as next_one:
@@ -665,7 +665,7 @@ async def test_an_actuator_without_the_bus_does_not_have_the_last_word(
                 await second.decide(scale(3, 5, decision="two"))
                 await second.outcomes(1)
                 kube.faults.clear()
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(90):
                     await asked.wait()
                 healed.set()
                 await second.decide(scale(4, 3, decision="three"))

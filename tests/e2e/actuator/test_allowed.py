@@ -132,7 +132,7 @@ class Attacker:
 
     async def _outcome(self, decision: str) -> Outcome:
         async with (
-            asyncio.timeout(30),
+            asyncio.timeout(90),
             self.log.reader([self.log.subjects.outcomes("*")], after=self._read) as reader,
         ):
             while True:

@@ -57,7 +57,7 @@ async def test_an_actuator_in_the_other_cluster_takes_nothing_over_and_writes_no
         await Bench(log, kube).decide(SCALE)
         before = await log.bounds()
         with pytest.raises(errors.OtherCluster, match=r"is of another cluster.*--cluster NAME"):
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 await run(options)
         assert await log.bounds() == before
     assert (await kube.get(f"{DEPLOYMENTS}/web"))["spec"]["replicas"] == 3

@@ -32,7 +32,7 @@ class Command:
         line = ["shards", *arguments, *self.at, *(self.log if log else ())]
         out = io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-            got = await asyncio.wait_for(asyncio.to_thread(run, line), 40)
+            got = await asyncio.wait_for(asyncio.to_thread(run, line), 90)
         text = out.getvalue()
         assert got == code, f"{arguments}: exit code {got}\n{text}"
         print(f"$ tidewright shards {' '.join(arguments)}\n{text}")

@@ -118,7 +118,7 @@ async def test_new_pods_stand_by_until_the_old_ones_are_gone(
         return check
 
     async def everybody_acts(count: int) -> None:
-        async with election.news, asyncio.timeout(20):
+        async with election.news, asyncio.timeout(90):
             await election.news.wait_for(lambda: len(election.acting) == count)
         assert sorted(s for text in election.acting.values() for s in parse_runs(text)) == list(range(32))
 

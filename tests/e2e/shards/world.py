@@ -88,7 +88,7 @@ class Seen:
     async def more(self, count: int) -> None:
         """Wait until every order has been worked on so many times more."""
         before = {f"order-{n}": 0 for n in range(self.orders)} | {n: len(w) for n, w in self.writes.items()}
-        async with self.news, asyncio.timeout(40):
+        async with self.news, asyncio.timeout(90):
             await self.news.wait_for(
                 lambda: all(len(self.writes.get(n, ())) >= had + count for n, had in before.items())
             )
@@ -155,7 +155,7 @@ class Workers:
         process = self.processes.pop(name)
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, how)
-        return await asyncio.wait_for(process.wait(), 30)
+        return await asyncio.wait_for(process.wait(), 90)
 
     async def end(self) -> None:
         for name in list(self.processes):

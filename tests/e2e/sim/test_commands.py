@@ -35,7 +35,7 @@ async def run(*arguments: str, code: int = 0) -> str:
     """What `tidewright sim` prints; fails unless it exits with `code`."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*tidewright("sim", *arguments), stdout=pipe, stderr=pipe)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         out, err = await process.communicate()
     assert process.returncode == code, f"{arguments}: {process.returncode}: {out.decode()}{err.decode()}"
     return out.decode() if code == 0 else err.decode()
@@ -100,7 +100,7 @@ async def test_a_restart_that_loses_its_memory_expires_old_versions(
             return found
         raise AssertionError("the watch ended without a word")
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         while True:
             try:
                 event = await first_line()

@@ -63,7 +63,7 @@ class Away:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.process.pid, how)
         if how is not signal.SIGSTOP:
-            await asyncio.wait_for(self.process.wait(), 30)
+            await asyncio.wait_for(self.process.wait(), 90)
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -111,7 +111,7 @@ async def front_trusted(services: Services, front: Front, url: str) -> None:
     async with await services.log() as log:
         announcement = hooks.announcement(Address(url), conversion=False)
         announcer = Announcer(log, Writer("spread-admission"), Clock(), announcement)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await announcer.trust(front.certificate.ca_pem)
 
 

@@ -188,7 +188,7 @@ async def until_ended(services: Services, world: World) -> None:
     """Wait until the spread's ledger says that it is gone."""
     async with await services.log() as log:
         subject = log.subjects.ledger(log.slot_of(world.namespace), "spread", world.namespace, "web")
-        async with asyncio.timeout(20), log.reader([subject]) as reader:
+        async with asyncio.timeout(90), log.reader([subject]) as reader:
             while True:
                 for record in await reader.fetch(100, timeout_s=1):
                     event = registry.decode(record.body)

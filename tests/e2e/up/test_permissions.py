@@ -162,7 +162,7 @@ async def test_the_archiver_seals_the_log_with_a_readers_rights(guarded: int, tm
         log.directly = True
         await log.adopt_slots()
         archiver = Archiver(RunningLog(log), store, ArchiverKeys(tmp_path / "key"), 0.001)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while archiver.last < 2:
                 await archiver.turn()
         with pytest.raises(LogError):

@@ -76,7 +76,7 @@ async def test_a_fence_met_between_two_requests_is_not_the_outcome_of_the_effect
     actuator._plan.add(Job(1, "tw.c.decision.1.autoscaler.deployment.ns.web", effect, ""))
     found: Any = None
     try:
-        async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(90), asyncio.TaskGroup() as tasks:
             tasks.create_task(actuator._dispatch(tasks))
     except* Exception as group:  # noqa: BLE001  # told apart below
         found = group

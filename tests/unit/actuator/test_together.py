@@ -130,7 +130,7 @@ async def test_object_events_that_are_not_to_be_made_wait_for_nothing(
     actuator = actuating([], mode="shadow")
     for seq in range(1, 3 * REPORTS_READ):
         read(actuator, seq)
-    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(90), asyncio.TaskGroup() as tasks:
         dispatching = tasks.create_task(actuator._dispatch(tasks))
         await until(lambda: actuator._outcomes.waiting.qsize() == 3 * REPORTS_READ - 1)
         dispatching.cancel()
@@ -151,7 +151,7 @@ async def test_outcomes_come_together_until_few_are_left_or_a_commit_is_waited_f
             for _ in range(20):  # whoever commits each by itself has begun by then
                 await asyncio.sleep(0)
         assert commits.made == []
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             if waited_for:
                 await actuator._outcomes.begin(last)
                 assert commits.made == [(2, (last.seq,))]
@@ -183,7 +183,7 @@ async def test_of_a_node_group_nothing_else_is_done_before_the_outcome_of_its_si
             await asyncio.sleep(0)
         assert actuator._plan.next() is None
         commits.there.set()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await until(lambda: bool(commits.made))
         assert actuator._plan.next() is orders[1]
     finally:

@@ -191,7 +191,7 @@ async def test_looks_at_nodes_before_a_deletion_wait_together_for_the_budget_of_
         DeleteInstances(at=1.0, id="provisioning.all.1.0", target=group, instances=("i",), nodes=("n",)),
     )
     allowance = Allowance(actuator._owned, prepaid=1)
-    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(90), asyncio.TaskGroup() as tasks:
         dispatching = tasks.create_task(actuator._dispatch(tasks))
         assert await actuator._attempt(job, allowance, ("", "")) == Refused("NodeNotEmpty", "")
         dispatching.cancel()

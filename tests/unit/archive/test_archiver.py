@@ -59,7 +59,7 @@ async def shown(capsys: pytest.CaptureFixture[str], *where: str) -> dict[str, An
 
 
 async def everything_sealed(sealing: Archiver) -> Archiver:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await sealing.turn()
         while sealing.behind:
             await asyncio.sleep(0.002)

@@ -21,7 +21,7 @@ importlib.import_module(sys.argv[2])
 import tidewright.watcher.service, tidewright.actuator.service
 from pathlib import Path
 from tidewright.kube.client import Kube
-asyncio.run(asyncio.wait_for(Kube.connect(Path(sys.argv[1])), 30))
+asyncio.run(asyncio.wait_for(Kube.connect(Path(sys.argv[1])), 90))
 print(*sorted(sys.modules))
 """
 

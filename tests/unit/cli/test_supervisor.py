@@ -56,7 +56,7 @@ class Lines(list[tuple[str, str]]):
         self._more.set()
 
     async def has(self, text: str, times: int = 1) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while sum(text in line for _, line in self) < times:
                 self._more.clear()
                 await self._more.wait()
@@ -199,7 +199,7 @@ async def test_a_supervisor_killed_with_9_leaves_no_process() -> None:
         sys.executable, "-c", HOST, STUBBORN, stdout=asyncio.subprocess.PIPE
     )
     assert host.stdout is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         while (await host.stdout.readline()).strip() != b"up":
             pass
     (child,) = psutil.Process(host.pid).children(recursive=True)
@@ -217,7 +217,7 @@ async def test_a_failure_of_the_supervisor_itself_is_not_silent() -> None:
     source = WORKS.replace("while True:", "time.sleep(0.3); print('now', flush=True)\nwhile True:")
     await supervisor.start(program("a", source))
     with pytest.raises(RuntimeError, match="the sink is broken"):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             await supervisor.wait()
     await supervisor.stop()
 

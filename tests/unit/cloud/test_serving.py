@@ -90,7 +90,7 @@ async def test_what_is_served_is_heard_at_once() -> None:
     await asyncio.sleep(0)
     text = serving.said("who", 0.0, [("aws", "one")])
     served.take({f"{PREFIX}a": text})
-    await asyncio.wait_for(waiting, 30)
+    await asyncio.wait_for(waiting, 90)
 
 
 def test_what_a_server_said_counts_as_long_as_it_renews_it() -> None:

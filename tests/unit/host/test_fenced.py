@@ -85,7 +85,7 @@ async def test_a_refusal_behind_which_nothing_was_appended_takes_the_part_from_n
     server, in_flight = Server(*(Conflict("wrong last sequence") for _ in range(3))), InFlight()
     server.again.set()
     part = Part(server, Writer("watcher"), "tw.c.checkpoint.all.watcher.pod", Position, in_flight)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await part.claim()
     assert not server.errors
     assert (part.position.epoch, in_flight.problem) == (1, "")
@@ -164,7 +164,7 @@ async def test_a_part_goes_to_another_process_when_its_owner_is_not_there_and_no
             second.task.cancel()
         else:
             await second.end()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await first.owns.wait()
         assert await log.bounds() == (1, end + 1)
     finally:

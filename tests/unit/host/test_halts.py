@@ -117,7 +117,7 @@ def test_it_stands_there_once_whatever_the_log_does_and_whoever_says_it(
         last = [Halts(log, Writer("counting"), None) for _ in range(1 + two)]  # type: ignore[arg-type]
         for one in last:
             one.say(Slot("3"), halted(7))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await asyncio.gather(*(task for one in last for task in one._saying.values()))
 
     asyncio.run(said())

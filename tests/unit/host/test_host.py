@@ -77,7 +77,7 @@ async def hosting(
         yield host
     finally:
         stop.set()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await task
 
 
@@ -253,7 +253,7 @@ async def test_an_outage_of_the_server_loses_and_doubles_nothing(nats: EmbeddedS
         await install_log(log, Plan(slots=8, deciders=("counting", "reminding")))
         async with hosting(log):
             for start in (0, 6, 12):
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(90):
                     for n in NAMESPACES:
                         for i in range(start, start + 6):
                             await _say(log, pod(log, n, i))
@@ -270,10 +270,12 @@ async def test_a_process_says_once_that_the_log_does_not_answer(
     for module in (bus, fenced):
         monkeypatch.setattr(module, "OUTAGE", outage)
     async with (
+        await Log.connect(nats.url, "test", timeout_s=10.0) as installer,
         await Log.connect(nats.url, "test", timeout_s=0.5) as log,
         await Log.connect(nats.url, "test", timeout_s=0.5, patience_s=60.0) as other,
     ):
-        await install_log(log, Plan(slots=4, deciders=("counting", "reminding")))
+        await install_log(installer, Plan(slots=4, deciders=("counting", "reminding")))
+        await log.adopt_slots()
         async with hosting(log) as host:
             await until(lambda: len(host.owned) == log.slots)
             in_flight = fenced.InFlight()

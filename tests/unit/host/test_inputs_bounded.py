@@ -64,7 +64,7 @@ async def test_the_slowest_body_makes_room_for_the_one_that_comes() -> None:
             slow.append(await begin(port, 100, b"x"))
             assert await posted(port, b"quick") == (200, "5")
         slow.append(await begin(port, 100, b"x"))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             assert b"503" in await slow[0][0].readline()
         assert await posted(port, b"quick") == (200, "5")
         for _, writer in slow:
@@ -75,7 +75,7 @@ async def test_what_bodies_hold_together_is_bounded() -> None:
     bodies = Bodies(max_bytes=1000, within_s=60.0, total_bytes=2500)
     async with served(bodies) as port:
         slow = [await begin(port, 1000, b"x" * 900) for _ in range(4)]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             for reader, _ in slow[:2]:
                 assert b"503" in await reader.readline()
         assert await posted(port, b"x" * 1000) == (200, "1000")
@@ -87,13 +87,13 @@ async def test_bodies_that_are_too_long_or_too_slow_are_named_so() -> None:
     async with served(Bodies(max_bytes=10, within_s=0.05)) as port:
         assert await posted(port, b"x" * 11) == (413, "is 11 bytes, at most 10")
         reader, writer = await begin(port, 5, b"x")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             assert b"408" in await reader.readline()
         writer.close()
         # Without a length, what comes is counted.
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n14\r\n" + b"x" * 20)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             assert b"413" in await reader.readline()
         writer.close()
 
@@ -103,7 +103,7 @@ async def test_half_a_head_is_hung_up_on_and_connections_make_room() -> None:
     async with served(Bodies(max_bytes=10, within_s=5.0), bounds) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"POST / HTTP/1.1\r\nHo")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             with suppress(ConnectionResetError):
                 assert await reader.read() == b""
         writer.close()

@@ -105,7 +105,7 @@ async def test_who_acts_hears_a_watcher_that_looks_and_misses_one_that_went(log:
         assert reason()
         assert not await watched(log)
         looks.add(MODES)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             assert await lookout.kept() == 0.0
             assert not reason()
         assert await watched(log)

@@ -68,7 +68,7 @@ async def run(log: Log, stop_when: int | None = None) -> None:
     task = asyncio.create_task(host.run(stop))
     if stop_when is not None:
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(task, 20)
+            await asyncio.wait_for(task, 90)
         return
     slot = log.slot_of("shop")
     await until(

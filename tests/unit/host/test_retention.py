@@ -64,7 +64,7 @@ class Running:
 
     async def stop(self) -> None:
         self._stop.set()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await self._task
 
     async def kill(self) -> None:
@@ -154,7 +154,7 @@ async def test_a_timer_fires_once_however_many_steps_led_to_it(nats: EmbeddedSer
             await log.commit([pod(log, "shop", 0, at=START)])
             fired: list[TimerFired] = []
             stepped = 0
-            async with asyncio.timeout(30), log.reader([log.subjects.timers("*", "reminding")]) as reader:
+            async with asyncio.timeout(90), log.reader([log.subjects.timers("*", "reminding")]) as reader:
                 while not fired:
                     for record in await reader.fetch():
                         event = registry.decode(record.body)

@@ -34,7 +34,7 @@ async def replica(log: Log) -> AsyncIterator[Host[State]]:
         yield host
     finally:
         stop.set()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await running
 
 

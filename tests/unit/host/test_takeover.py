@@ -158,7 +158,7 @@ async def test_a_store_that_does_not_answer_does_not_hold_up_the_handover(log: L
     await expect_holds(log, 50)
     assert not stored.storing.is_set()
     stop.set()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await membership.left.wait()
     assert stored.storing.is_set()
     assert not running.done()

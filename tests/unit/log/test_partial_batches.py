@@ -50,8 +50,10 @@ async def test_nothing_is_appended_beside_a_torn_batch_until_the_server_has_stor
     server = EmbeddedServer(tmp_path, max_store_bytes=LIMIT)
     await server.start()
     try:
-        async with await Log.connect(server.url, "test", timeout_s=0.5) as log:
+        async with await Log.connect(server.url, "test", timeout_s=10.0) as log:
             await log.ensure(slots=4)
+        async with await Log.connect(server.url, "test", timeout_s=0.5) as log:
+            await log.adopt_slots()
             count = await batches_taken(log)
             stored = (await on_the_log(log)).total()
             assert count * BATCH < stored < (count + 1) * BATCH, (
@@ -100,7 +102,7 @@ async def test_an_unanswered_batch_of_which_a_schedule_has_fired_is_whole(
                 patch.setattr(log, "requested", unanswered)
                 with pytest.raises(errors.LogUnavailable):
                     await log.commit(timed)
-            async with asyncio.timeout(30), log.reader([fired], after=0) as reader:
+            async with asyncio.timeout(90), log.reader([fired], after=0) as reader:
                 while not await reader.fetch(1, timeout_s=5.0):
                     pass
             await log.settled()

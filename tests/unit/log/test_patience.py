@@ -20,7 +20,7 @@ from tidewright.log.connection import Log, Message
 
 
 async def test_who_has_patience_is_answered_by_the_server_that_comes_back(nats: EmbeddedServer) -> None:
-    async with await Log.connect(nats.url, "shop", timeout_s=0.2, patience_s=30.0) as log:
+    async with await Log.connect(nats.url, "shop", timeout_s=1.0, patience_s=30.0) as log:
         await log.ensure(slots=4)
         subject = log.subjects.config("clock")
         await log.commit([Message(subject, b"a")])
@@ -97,7 +97,7 @@ async def test_who_has_no_patience_hears_that_there_is_no_leader(nats: EmbeddedS
 
 
 async def test_who_has_none_is_told_at_once(nats: EmbeddedServer) -> None:
-    async with await Log.connect(nats.url, "shop", timeout_s=0.2) as log:
+    async with await Log.connect(nats.url, "shop", timeout_s=2.0) as log:
         await log.ensure(slots=4)
         await nats.kill()
         with pytest.raises(errors.LogUnavailable):

@@ -152,7 +152,7 @@ async def running(
     await api.decide("join", api.member())
     yield worker, clock
     task.cancel()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await asyncio.wait({task})
 
 

@@ -122,7 +122,7 @@ async def test_bookmarks_come_by_themselves(http: aiohttp.ClientSession) -> None
     version = made["metadata"]["resourceVersion"]
     query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version}
     async with http.get(PATH, params=query) as answer:
-        event = msgspec.json.decode(await asyncio.wait_for(answer.content.readline(), 30))
+        event = msgspec.json.decode(await asyncio.wait_for(answer.content.readline(), 90))
     assert (event["type"], event["object"]["metadata"]["resourceVersion"]) == ("BOOKMARK", version)
 
 
@@ -253,7 +253,7 @@ async def test_watches_stall_and_end(http: aiohttp.ClientSession) -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(silent.content.readline(), 0.1)
         await fault(http, match={"path": "/pods"}, action={"drop_watches": True})
-        assert await asyncio.wait_for(ended.content.read(), 30) == b""
+        assert await asyncio.wait_for(ended.content.read(), 90) == b""
 
 
 @pytest.mark.parametrize(("memory", "outcome"), [("kept", "ADDED"), ("lost", "ERROR")])
@@ -265,7 +265,7 @@ async def test_a_restart_ends_watches(http: aiohttp.ClientSession, memory: str, 
         assert b"ADDED" in await watch.content.readline()
         async with http.post("/sim/restart", json={"memory": memory}) as answer:
             assert answer.status == 200
-        assert await asyncio.wait_for(watch.content.read(), 30) == b""
+        assert await asyncio.wait_for(watch.content.read(), 90) == b""
     async with http.get(PATH, params=query) as watch:
         assert msgspec.json.decode(await watch.content.readline())["type"] == outcome
 
@@ -292,7 +292,7 @@ async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
             sys.executable, "-c", PROGRAM, str(tmp_path), stdout=asyncio.subprocess.PIPE
         )
         assert process.stdout is not None
-        return process, (await asyncio.wait_for(process.stdout.readline(), 30)).decode().strip()
+        return process, (await asyncio.wait_for(process.stdout.readline(), 90)).decode().strip()
 
     process, url = await start()
     async with aiohttp.ClientSession(url) as http:

@@ -213,7 +213,7 @@ async def deciding(log: Log) -> AsyncIterator[Host[State]]:
         yield host
     finally:
         stop.set()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await task
 
 

@@ -317,7 +317,7 @@ async def test_a_pod_whose_spec_takes_no_rules_is_refused_and_the_next_one_is_pl
         tolerated["subsets"][0]["tolerations"] = [{"operator": "Exists"}]
         await say(log, spread_fact(tolerated), *deployment(2))
         await until(lambda: in_force(endpoint))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             answered = await endpoint.post("/mutate-pod", review("r1", {**new_pod(), "spec": broken}))
             assert not answered["allowed"]
             assert answered["status"]["code"] == 400
@@ -342,7 +342,7 @@ async def test_the_log_away_means_refused_or_recorded_later_as_the_spread_says(
         annotated = spread_fact(spec(5, None), 2, annotations={"tidewright.dev/spread-fail-open": "true"})
 
         async def told() -> None:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 while True:
                     try:
                         await say(log, annotated)
@@ -412,7 +412,7 @@ async def test_a_refresh_of_a_spread_says_its_ledger_again(nats: EmbeddedServer,
         await until(lambda: (s := spread_of(host)) is not None and "r1" in s.ledger.placed)
         await say(log, spread_fact(spec(1, None), refresh=True))
         ledger = log.subjects.ledger(log.slot_of(NAMESPACE), "spread", NAMESPACE, SPREAD)
-        async with log.reader([ledger]) as reader, asyncio.timeout(30):
+        async with log.reader([ledger]) as reader, asyncio.timeout(90):
             events: list[object] = []
             while not any(isinstance(e, ChangeLedger) and e.counts for e in events):
                 events += [registry.decode(record.body) for record in await reader.fetch()]

@@ -37,7 +37,7 @@ async def test_what_was_seen_before_another_process_had_the_part_is_not_said_of_
     monkeypatch.setattr(custom, "_follow_whitelist", idle)
     monkeypatch.setattr("tidewright.watcher.scales.Scales.run", lambda self: idle())
     owning = asyncio.create_task(custom._own())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await arranged.wait()
     owning.cancel()
     await asyncio.gather(owning, return_exceptions=True)
@@ -70,7 +70,7 @@ async def test_of_a_kind_that_is_watched_no_more_nothing_is_said_to_a_new_spread
             await custom._arrange(tasks)
 
     arranging = asyncio.create_task(arrange())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await following.wait()
         custom._whitelisted.whitelist = Whitelist()
         custom._whitelisted.changed.set()

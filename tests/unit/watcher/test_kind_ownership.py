@@ -51,7 +51,7 @@ async def test_a_part_is_taken_only_where_its_kind_is_and_given_up_with_it() -> 
         await asyncio.sleep(0)
     assert not own.began.is_set()
     heard.begins()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await own.began.wait()
         heard.ends()
         await own.ended.wait()
@@ -64,7 +64,7 @@ async def test_one_that_is_cancelled_as_the_kind_goes_ends() -> None:
     heard, own = Heard("workloadspread", NOBODYS), Own()
     heard.begins()
     during = asyncio.create_task(heard.during(own))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await own.began.wait()
         heard.ends()
         during.cancel()
@@ -81,13 +81,13 @@ async def test_the_list_is_waited_for_but_not_for_ever() -> None:
         await asyncio.sleep(0)
     assert not own.began.is_set()
     heard.settled.set()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await own.began.wait()
     during.cancel()
     never, second = Heard("workloadspread", NOBODYS), Own()
     never.begins()
     waiting = asyncio.create_task(never.during(second, settling_s=0.01))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await second.began.wait()
     waiting.cancel()
     await asyncio.gather(during, waiting, return_exceptions=True)
@@ -101,7 +101,7 @@ async def test_a_part_that_ends_by_itself_is_waited_for_no_longer() -> None:
         raise Fenced("another has it")
 
     with pytest.raises(Fenced, match="another has it"):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await heard.during(fenced)
 
 
@@ -117,7 +117,7 @@ async def test_a_follower_says_from_when_and_until_when_it_hears(monkeypatch: py
     monkeypatch.setattr(follower, "_follow", follow)
     during = asyncio.create_task(follower.heard.during(own))
     owning = asyncio.create_task(follower._own())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await own.began.wait()
         going.set()
         await own.ended.wait()

@@ -91,7 +91,7 @@ async def test_namespaces_are_told_when_all_are_listed_and_whenever_others_are_s
         cluster.objects[NAMESPACES] = {}
         for name, team in (("shop", "a"), ("bank", "b")):
             await cluster.put(NAMESPACES, "", name, metadata={"labels": {"team": team}})
-        async with Kube.at(cluster.url) as kube, asyncio.timeout(30):
+        async with Kube.at(cluster.url) as kube, asyncio.timeout(90):
             told = selected(kube, "team=a")
             assert await anext(told) == ("shop",)
             await cluster.put(NAMESPACES, "", "bank", metadata={"labels": {"team": "a"}})

@@ -76,7 +76,7 @@ async def serving(
             yield session
     finally:
         process.stop.set()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await asyncio.gather(task, return_exceptions=True)
         await probes.stop()
 
@@ -320,7 +320,7 @@ async def test_pushes_come_over_tls_and_its_certificate_is_rotated(
         await asyncio.sleep(0.05)
         assert await pushed("first") == 200
         issue("second")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while True:
                 try:
                     assert await pushed("second") == 200

@@ -102,7 +102,7 @@ async def watching(
         yield
     finally:
         task.cancel()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await asyncio.gather(task, return_exceptions=True)
 
 
