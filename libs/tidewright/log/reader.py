@@ -37,6 +37,8 @@ PULL_EXPIRES_S = 30.0
 HEARTBEAT_S = 0.5
 SILENCE_S = 1.5
 """Without a record and without a heartbeat for so long, the consumer is taken for lost."""
+HEARD_S = 0.05
+"""For so long what has come meanwhile is let in before that: whoever had no processor time heard nothing, too."""
 FORGET_AFTER_S = 30.0
 DELIVERED = "$JS.ACK."
 """Begins the reply subject of what is delivered from a stream, and of nothing else."""
@@ -255,8 +257,7 @@ class Reader:
         if time.monotonic() < self._without_until:
             await self._look_up()
             return
-        silent = self._consumer and time.monotonic() - self._heard > SILENCE_S
-        if self._broken or silent:
+        if self._broken or await self._is_silent():
             await self._drop_consumer()
         try:
             if not self._consumer:
@@ -274,6 +275,14 @@ class Reader:
                 )  # fmt: skip
             self._without_until, self._every = time.monotonic() + CONSUMER_AGAIN_S, True
             await self._look_up()
+
+    async def _is_silent(self) -> bool:
+        """Whether there is a consumer of which nothing is heard, though this process listens."""
+        if not self._consumer or time.monotonic() - self._heard <= SILENCE_S:
+            return False
+        heard = self._heard
+        await asyncio.sleep(HEARD_S)
+        return self._heard == heard
 
     async def _look_up(self) -> None:
         """Take in what follows what was received, without a consumer."""

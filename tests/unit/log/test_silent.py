@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from urllib.parse import urlsplit
 
 from tests.chaos.network import Link
@@ -12,6 +13,7 @@ from tidewright.host.loop.membership import UNHEARD, BucketMembership
 from tidewright.log.connection import Log, Message
 from tidewright.log.errors import LogUnavailable
 from tidewright.log.install import Plan, install_log
+from tidewright.log.reader import SILENCE_S
 
 
 async def test_who_gets_no_answer_asks_another_server_from_the_fourth_question_on(
@@ -68,3 +70,15 @@ async def test_who_has_nothing_to_append_notices_too_that_nothing_is_taken(nats:
             await membership.leave()
     finally:
         await link.close()
+
+
+async def test_who_had_no_processor_time_does_not_take_the_server_for_silent(log: Log) -> None:
+    """Each consumer that is made anew leaves one behind for half a minute, and a stream takes a thousand."""
+    async with log.reader([log.subjects.configs]) as reader:
+        assert await reader.fetch(timeout_s=0.1) == []
+        consumer = reader._consumer
+        assert consumer
+        for _ in range(2):
+            time.sleep(SILENCE_S + 0.6)  # noqa: ASYNC251  # nothing that came was read meanwhile
+            assert await reader.fetch(timeout_s=0.1) == []
+            assert reader._consumer == consumer
