@@ -241,6 +241,7 @@ class Services:
         self.installed = False
         self.kubeconfigs: dict[str, Path] = {}
         """Of services that reach the cluster otherwise than the test does."""
+        self.others: list[Services] = []
         self.external_metrics_url = "" if cluster.embedded else cluster.side_url
         """Where the watcher asks; empty for the API server."""
         self.supervisor = Supervisor(lambda name, line: self.lines.append((name, line)), stop_within_s=5.0)
@@ -256,9 +257,10 @@ class Services:
         )
 
     def beside(self) -> Services:
-        """More services on the same log, to be started and ended apart from these."""
+        """More services on the same log, to be started and ended apart from these; with these at the latest."""
         stack = Services(self.cluster, self.nats_url)
         stack.name, stack.installed = self.name, self.installed
+        self.others.append(stack)
         return stack
 
     async def until_said(self, service: str, words: str) -> None:
@@ -305,6 +307,7 @@ async def services_on(cluster: Cluster, nats_url: str) -> AsyncIterator[Services
     """Services on a log server, ended at the end of the block."""
     stack = Services(cluster, nats_url)
     yield stack
-    await stack.supervisor.stop()
-    for name, line in stack.lines:  # shown of a test that fails
-        print(f"{name}: {line}")
+    for each in (*stack.others, stack):
+        await each.supervisor.stop()
+        for name, line in each.lines:  # shown of a test that fails
+            print(f"{name}: {line}")

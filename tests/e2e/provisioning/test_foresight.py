@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 
 from tests import waiting
 from tests.e2e.autoscaler.world import shell
@@ -11,10 +13,12 @@ from tests.e2e.provisioning.world import LOOK_EVERY_S, World
 from tests.e2e.sim.world import merge, send, until
 from tests.e2e.spread.world import Object, clean, places, spread, subset
 from tidewright.events.autoscaler import HoldReplicas
-from tidewright.events.decisions import ScaleWorkload
+from tidewright.events.decisions import RecordObjectEvent, ScaleWorkload
 from tidewright.events.facts import PodObserved, WorkloadObserved
+from tidewright.events.outcomes import Rejected
 from tidewright.events.provisioning import IncreaseNodeGroup, PlanScaleUp
 from tidewright.events.spread import ChangeLedger
+from tidewright.provisioning.fold.common import DID_NOT_COME
 
 LABELS = {"app": "tw"}
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -36,16 +40,21 @@ class Jump:
         self.metric = f"{world.namespace}.requests"
         self.deployments = f"/apis/apps/v1/namespaces/{world.namespace}/deployments"
         self.before: int = 0
-        self._actuator = world.services.beside()
+        self._actuator, self._autoscaler = world.services.beside(), world.services.beside()
         self._scaled = False
 
     async def start(self, *more: str) -> None:
         await self.world.configure(foresight="decisions", **{"scale-down-enabled": False})
         often = ("--metrics-interval", "0.3")
-        await self.world.start("watcher", "provisioning", "autoscaler", *more, watcher=often)
-        await self._act()
+        await self.world.start("watcher", "provisioning", *more, watcher=often)
+        await self._autoscaler.start("autoscaler")
+        await self.act()
 
-    async def _act(self) -> None:
+    async def decided(self) -> None:
+        """Nothing is decided any more: what is refused would be decided again."""
+        await self._autoscaler.supervisor.stop()
+
+    async def act(self) -> None:
         cloud = ("--cloud", f"simulated={self.world.cluster.side_url}", "--retry-for", "20")
         await self._actuator.start("actuator", actuator=cloud)
 
@@ -112,7 +121,7 @@ class Jump:
 
     async def placed(self) -> dict[str, Object]:
         """All hundred, once the decision is carried out, and the log says so, which is asked next."""
-        await self._act()
+        await self.act()
         pods = await until(
             self.world.kube, self.world.pods,
             lambda pods: len(pods) == 100 and all(p["spec"].get("nodeName") for p in pods.values()),
@@ -200,14 +209,17 @@ FLEET = ("e2e.example.com/v1", "Fleet", "arena")
 class Fleet:
     """A workload of a kind that nobody built in, and its controller: pods by a ReplicaSet of its."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, most: int | None = None) -> None:
+        """`most` is how many replicas its definition lets one have."""
         self.world = world
         group, _, version = FLEET[0].partition("/")
         self.definition = f"{CRDS}/fleets.{group}"
         self.collection = f"/apis/{FLEET[0]}/namespaces/{world.namespace}/fleets"
         self.replica_sets = f"/apis/apps/v1/namespaces/{world.namespace}/replicasets"
         free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        schema = {"type": "object", "properties": {"spec": free, "status": free}}
+        replicas = {"type": "integer"} if most is None else {"type": "integer", "maximum": most}
+        spec = free | {"properties": {"replicas": replicas}}
+        schema = {"type": "object", "properties": {"spec": spec, "status": free}}
         scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
         served = {
             "name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema},
@@ -257,11 +269,10 @@ class Fleet:
             await asyncio.sleep(0.1)
 
 
-async def test_nodes_for_a_jump_of_a_kind_that_nobody_built_in_are_ordered_before_its_pods_exist(
-    world: World,
-) -> None:
-    group = await world.group("fleet", max=20)
-    fleet, jump = Fleet(world), Jump(world, FLEET)
+@contextlib.asynccontextmanager
+async def four_of_a_fleet(world: World, fleet: Fleet) -> AsyncIterator[Jump]:
+    """A Fleet of four pods that all run, of which an autoscaler has decided that it stays so, until the end of the block."""
+    jump = Jump(world, FLEET)
     await fleet.define()
     try:
         await jump.start()
@@ -275,26 +286,54 @@ async def test_nodes_for_a_jump_of_a_kind_that_nobody_built_in_are_ordered_befor
                 lambda facts: any(fact.kind == FLEET[1] and fact.template for fact in facts),
                 every_s=LOOK_EVERY_S,
             )
-            there = await jump.pods()
-            (expected,) = (await jump.up()).expected
-            assert (expected.workload, expected.pods) == (f"Fleet/{world.namespace}/arena", 84)
-            (scaled,) = [d for d in await world.decided(ScaleWorkload) if d.id == expected.decision]
-            assert (scaled.target.kind, scaled.replicas) == ("Fleet", 100)
-            came = sorted((await jump.placed()).keys() - there.keys())
-            said = await jump.explained(f"pod/{came[-1]}")
-            assert expected.decision in said
-            assert jump.metric in said
-            for asked in ("wpa/web", "fleet/arena"):
-                said = await jump.explained(asked)
-                steps = said.partition("Step by step")[2].splitlines()[1:]
-                assert [step.strip().partition(":")[0] for step in steps][:9] == STEPS
-            assert await jump.orders() == {(group, 1, 7)}
+            yield jump
         finally:
             controlling.cancel()
             await asyncio.gather(controlling, return_exceptions=True)
     finally:
         await world.services.supervisor.stop()
         await world.kube.request("DELETE", fleet.definition)
+
+
+async def test_nodes_for_a_jump_of_a_kind_that_nobody_built_in_are_ordered_before_its_pods_exist(
+    world: World,
+) -> None:
+    group = await world.group("fleet", max=20)
+    async with four_of_a_fleet(world, Fleet(world)) as jump:
+        there = await jump.pods()
+        (expected,) = (await jump.up()).expected
+        assert (expected.workload, expected.pods) == (f"Fleet/{world.namespace}/arena", 84)
+        (scaled,) = [d for d in await world.decided(ScaleWorkload) if d.id == expected.decision]
+        assert (scaled.target.kind, scaled.replicas) == ("Fleet", 100)
+        came = sorted((await jump.placed()).keys() - there.keys())
+        said = await jump.explained(f"pod/{came[-1]}")
+        assert expected.decision in said
+        assert jump.metric in said
+        for asked in ("wpa/web", "fleet/arena"):
+            said = await jump.explained(asked)
+            steps = said.partition("Step by step")[2].splitlines()[1:]
+            assert [step.strip().partition(":")[0] for step in steps][:9] == STEPS
+        assert await jump.orders() == {(group, 1, 7)}
+
+
+async def test_a_jump_that_the_api_server_refuses_ends_what_was_expected_with_what_it_said(
+    world: World,
+) -> None:
+    await world.group("there", initial=1, max=1)
+    slow = await world.group("slow", max=20, boot="3600")  # whether its nodes come is not what is waited for
+    async with four_of_a_fleet(world, Fleet(world, most=50)) as jump:
+        (expected,) = (await jump.up()).expected
+        assert (expected.workload, expected.pods) == (f"Fleet/{world.namespace}/arena", 84)
+        await jump.decided()
+        await jump.act()
+        told = await world.until_decided(RecordObjectEvent, lambda event: event.reason == DID_NOT_COME)
+        (refused,) = [o for o in await world.outcomes(Rejected) if o.decision == expected.decision]
+        assert "50" in refused.message  # as many as a Fleet may have
+        assert told.message.endswith(f"they have not come: Rejected: {refused.message}")
+        assert (told.target.kind, told.target.name) == FLEET[1:]
+        assert (await world.said(DID_NOT_COME))[DID_NOT_COME] == told.message
+        await waiting.until(lambda: world.target(slow), lambda target: target == 0)
+        assert await jump.orders() == {(slow, 0, 6)}  # and none since
 
 
 def in_group(name: str, limit: int | str | None = None) -> Object:
