@@ -45,22 +45,20 @@ from tidewright.provisioning.foresight.room import unread
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.pending.burst import goes_on_until, quiet_s
+from tidewright.provisioning.scaledown.live import cards_of
+from tidewright.provisioning.scaledown.next_pass import SOON_S, may_come, rest_s
 from tidewright.provisioning.scaledown.removal import words
 from tidewright.provisioning.scaledown.removal.saga import REMOVALS
 from tidewright.provisioning.scaledown.removal.soft import soft_marks
 from tidewright.provisioning.scaledown.removal.steps import Steps
 from tidewright.provisioning.scaledown.scanning import (
-    SOON_S,
     Found,
     as_of,
-    cards_of,
     forgotten,
     healthy,
     let_go,
-    may_come,
     part_of_a_pass,
     reads_first,
-    rest_s,
     taken_up,
 )
 from tidewright.provisioning.scaleup.orders import COMPONENT, STATUS_MAP

@@ -51,9 +51,9 @@ from tidewright.provisioning.pending.pods import EVENTS_PER_PLAN, pending
 from tidewright.provisioning.requests import booking, expiry, growth, placeholders, promises, reserved, turns
 from tidewright.provisioning.requests.intake import prepare
 from tidewright.provisioning.requests.work import STALENESS_S, RequestWork
+from tidewright.provisioning.scaledown.live import Room
 from tidewright.provisioning.scaledown.removal import on_their_way
 from tidewright.provisioning.scaledown.removal.needed import given_back
-from tidewright.provisioning.scaledown.scanning import Room
 from tidewright.provisioning.scaleup.coming import upcoming
 from tidewright.provisioning.scaleup.orders import (
     MAX_MESSAGE,

@@ -17,8 +17,9 @@ from tidewright.provisioning.fold.evolve import evolve
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.pending.burst import CALM_S
+from tidewright.provisioning.scaledown.lately import delayed, last_of
+from tidewright.provisioning.scaledown.next_pass import FULL_S
 from tidewright.provisioning.scaledown.removal.saga import Removal
-from tidewright.provisioning.scaledown.scanning import FULL_S, delayed, last_of
 
 
 @pytest.mark.parametrize("how", ["dry-run", "shadow"])

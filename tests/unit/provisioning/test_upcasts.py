@@ -16,7 +16,7 @@ from tidewright.provisioning.cluster.view import look
 from tidewright.provisioning.decide import DECIDER, STATE_VERSION
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import index_of
-from tidewright.provisioning.scaledown.scanning import last_of
+from tidewright.provisioning.scaledown.lately import last_of
 from tidewright.provisioning.state import GroupState, Lately, Pod, State
 
 STORED = Path(__file__).parents[2] / "golden" / "states" / "provisioning.v4.json"

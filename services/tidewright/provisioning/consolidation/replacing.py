@@ -39,11 +39,14 @@ from tidewright.provisioning.holding import LOOK_AGAIN_S, of_service
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.scaledown import passes
 from tidewright.provisioning.scaledown.beginning import replaced
+from tidewright.provisioning.scaledown.choosing import cooling, draining
 from tidewright.provisioning.scaledown.drain.evictions import evicted
 from tidewright.provisioning.scaledown.drain.rules import BLOCKED_BY_POD
 from tidewright.provisioning.scaledown.going.cooldown import cool_at
 from tidewright.provisioning.scaledown.going.whole import WAITS_FOR_POD
-from tidewright.provisioning.scaledown.scanning import Found, Room, cooling, draining, last_of
+from tidewright.provisioning.scaledown.lately import last_of
+from tidewright.provisioning.scaledown.live import Room
+from tidewright.provisioning.scaledown.scanning import Found
 from tidewright.provisioning.scaledown.scene import Refusal, Removable
 from tidewright.provisioning.scaledown.simulation.placing import Destinations
 from tidewright.provisioning.scaledown.simulation.removal import NO_PLACE, Hints, Simulation

@@ -30,11 +30,13 @@ from tidewright.provisioning.pack.classes import items as merged
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.scaledown import passes
 from tidewright.provisioning.scaledown.candidates.eligible import listed
+from tidewright.provisioning.scaledown.choosing import Away, resting
 from tidewright.provisioning.scaledown.drain.budgets import Allowance
 from tidewright.provisioning.scaledown.drain.rules import BLOCKED_BY_POD, mirrored, of_daemons
 from tidewright.provisioning.scaledown.going.timers import Floors
 from tidewright.provisioning.scaledown.going.whole import WAITS_FOR_POD
-from tidewright.provisioning.scaledown.scanning import SOON_S, Away, LiveScene, Room, cards_of, resting
+from tidewright.provisioning.scaledown.live import LiveScene, Room, cards_of
+from tidewright.provisioning.scaledown.next_pass import SOON_S
 from tidewright.provisioning.scaledown.scene import Refusal, Resident
 from tidewright.provisioning.scaledown.simulation.removal import NO_PLACE
 from tidewright.provisioning.scaleup.plans import SUCCESSFUL, Plan, World

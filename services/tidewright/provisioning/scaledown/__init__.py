@@ -1,6 +1,10 @@
 """Nodes that nobody needs.
 
-scanning       a part of a pass on the state, and when the next one is due
+scanning       a part of a pass on the state; through these:
+live           the cluster as passes look at it; lately: what came and went just now
+choosing       which nodes go now, those that consolidation found by its budgets
+recording      what is recorded of a part, and what the next one has of it
+next_pass      whether the next part comes, and when
 beginning      the removals that it begins
 passes         one pass over the cluster: who is unneeded, who goes now; through these:
 scene          what a pass looks at, as values

@@ -13,8 +13,9 @@ from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.scaledown.candidates.eligible import AT_MINIMUM
 from tidewright.provisioning.scaledown.cards import Card
 from tidewright.provisioning.scaledown.idle import SCALE_DOWN_DISABLED
+from tidewright.provisioning.scaledown.live import cards_of
 from tidewright.provisioning.scaledown.passes import PassPlan
-from tidewright.provisioning.scaledown.scanning import cards_of, recorded_plan
+from tidewright.provisioning.scaledown.recording import recorded_plan
 from tidewright.provisioning.state import GroupState, Node, State
 
 REASONS = (

@@ -17,7 +17,7 @@ from tidewright.provisioning.index.resolving import shape_of
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.spec import mode_of
 from tidewright.provisioning.scaledown.going.cooldown import in_cooldown
-from tidewright.provisioning.scaledown.scanning import last_of
+from tidewright.provisioning.scaledown.lately import last_of
 from tidewright.provisioning.scaledown.unneeded import unremovable
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import Request, State

@@ -21,13 +21,9 @@ from tidewright.provisioning.scaledown.cards import Card
 from tidewright.provisioning.scaledown.drain.rules import CONTROLLER_NOT_FOUND
 from tidewright.provisioning.scaledown.going import timers, whole
 from tidewright.provisioning.scaledown.going.cooldown import cool_at
-from tidewright.provisioning.scaledown.scanning import (
-    EXPECTED,
-    LiveScene,
-    cards_of,
-    last_of,
-    recorded_plan,
-)
+from tidewright.provisioning.scaledown.lately import last_of
+from tidewright.provisioning.scaledown.live import EXPECTED, LiveScene, cards_of
+from tidewright.provisioning.scaledown.recording import recorded_plan
 from tidewright.provisioning.scaledown.scene import GroupTraits, Refusal
 from tidewright.provisioning.scaledown.simulation.removal import NO_PLACE
 from tidewright.provisioning.settings import Settings

@@ -12,14 +12,9 @@ from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.scaledown import passes
 from tidewright.provisioning.scaledown.candidates.eligible import AT_MINIMUM, BEING_DELETED
 from tidewright.provisioning.scaledown.cards import Card
-from tidewright.provisioning.scaledown.scanning import (
-    EXPECTED,
-    Room,
-    cards_of,
-    cooling,
-    healthy,
-    whole_pass,
-)
+from tidewright.provisioning.scaledown.choosing import cooling
+from tidewright.provisioning.scaledown.live import EXPECTED, Room, cards_of
+from tidewright.provisioning.scaledown.scanning import healthy, whole_pass
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell import staying
 from tidewright.provisioning.tell.in_number import in_number

@@ -12,7 +12,8 @@ from tidewright.provisioning.evaluate import room_of
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.scaledown import passes
 from tidewright.provisioning.scaledown.drain.budgets import Allowance
-from tidewright.provisioning.scaledown.scanning import LiveScene, cards_of, memory_of
+from tidewright.provisioning.scaledown.live import LiveScene, cards_of
+from tidewright.provisioning.scaledown.recording import memory_of
 from tidewright.provisioning.scaledown.simulation.placing import Destinations
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell import room
