@@ -20,8 +20,9 @@ from tidewright.autoscaler.api.spec import Rules, compiled, verdict
 from tidewright.autoscaler.decide import DECIDER
 from tidewright.autoscaler.passes import passes
 from tidewright.autoscaler.passes.conditions import PROCESSING
-from tidewright.autoscaler.passes.evaluate import Pass, Scene, evaluate
+from tidewright.autoscaler.passes.evaluate import Pass, evaluate
 from tidewright.autoscaler.passes.lifecycle import Gate
+from tidewright.autoscaler.passes.scene import Scene
 from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.state import State
 from tidewright.events import registry

@@ -17,7 +17,8 @@ from tidewright.autoscaler.forecast.load import MOST_METRICS
 from tidewright.autoscaler.forecast.memory import Season
 from tidewright.autoscaler.forecast.price import Band, begun
 from tidewright.autoscaler.forecast.season import Expected
-from tidewright.autoscaler.passes.evaluate import Scene, evaluate
+from tidewright.autoscaler.passes.evaluate import evaluate
+from tidewright.autoscaler.passes.scene import Scene
 from tidewright.autoscaler.policy import Policy
 from tidewright.events.facts import MetricSampled
 from tidewright.kube.readiness import Pod

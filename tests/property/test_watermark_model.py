@@ -11,7 +11,8 @@ from tests.property import watermark_model as model
 from tests.unit.autoscaler.world import NS
 from tests.unit.autoscaler.world import spec as spec_of
 from tidewright.autoscaler.api.spec import compiled
-from tidewright.autoscaler.passes.evaluate import Scene, evaluate
+from tidewright.autoscaler.passes.evaluate import evaluate
+from tidewright.autoscaler.passes.scene import Scene
 from tidewright.autoscaler.policy import Policy
 from tidewright.events.facts import MetricSampled
 from tidewright.kube.quantities import milli

@@ -12,7 +12,7 @@ from tidewright.autoscaler.api import spec
 from tidewright.autoscaler.api.conditions import Condition, true_since
 from tidewright.autoscaler.passes import conditions as c
 from tidewright.autoscaler.passes.combine import Calculation
-from tidewright.autoscaler.passes.evaluate import Scene
+from tidewright.autoscaler.passes.scene import Scene
 from tidewright.events.autoscaler import RecommendationReceived
 from tidewright.events.facts import MetricSampled
 from tidewright.kube import recommendation as protocol

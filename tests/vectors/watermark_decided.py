@@ -20,6 +20,7 @@ from tidewright.autoscaler.passes import conditions as c
 from tidewright.autoscaler.passes import evaluate, passes
 from tidewright.autoscaler.passes.combine import Calculation
 from tidewright.autoscaler.passes.formula import int64
+from tidewright.autoscaler.passes.measuring import UNTOLERATED_ZERO
 from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.state import State
 from tidewright.autoscaler.tell import exposition
@@ -242,4 +243,4 @@ def measured(decided: Decided, expected: Mapping[str, Any]) -> Found:
     return found
 
 
-_READ = ("Measured", "Recommended", evaluate.UNTOLERATED_ZERO)
+_READ = ("Measured", "Recommended", UNTOLERATED_ZERO)

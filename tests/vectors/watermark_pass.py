@@ -30,15 +30,10 @@ from tidewright.autoscaler.api.spec import LIFECYCLE
 from tidewright.autoscaler.passes import conditions as c
 from tidewright.autoscaler.passes import sequence
 from tidewright.autoscaler.passes.combine import Calculation
-from tidewright.autoscaler.passes.evaluate import (
-    Pass,
-    Scene,
-    calculate,
-    calculate_recommender,
-    measure,
-    settle,
-)
+from tidewright.autoscaler.passes.evaluate import Pass, settle
 from tidewright.autoscaler.passes.lifecycle import gate
+from tidewright.autoscaler.passes.measuring import calculate, calculate_recommender, measure
+from tidewright.autoscaler.passes.scene import Scene
 from tidewright.autoscaler.passes.standing import remember
 from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.state import Monitor

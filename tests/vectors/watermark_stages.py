@@ -25,9 +25,11 @@ from tidewright.autoscaler.api import spec
 from tidewright.autoscaler.api.conditions import Setting, true_since
 from tidewright.autoscaler.passes import conditions as c
 from tidewright.autoscaler.passes.combine import combine
-from tidewright.autoscaler.passes.evaluate import Scene, calculate, calculate_recommender, settle
+from tidewright.autoscaler.passes.evaluate import settle
 from tidewright.autoscaler.passes.limits import down_limit, normalize, up_limit
+from tidewright.autoscaler.passes.measuring import calculate, calculate_recommender
 from tidewright.autoscaler.passes.readiness import group_pods
+from tidewright.autoscaler.passes.scene import Scene
 from tidewright.autoscaler.passes.windows import verdict
 from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.tell import messages

@@ -12,8 +12,9 @@ import pytest
 from tests.unit.autoscaler.world import external, spec
 from tests.vectors import watermark
 from tidewright.autoscaler.api.spec import InvalidSpec, Rules, compiled, laid_over
-from tidewright.autoscaler.passes.evaluate import Override, Pass, Scene, evaluate
+from tidewright.autoscaler.passes.evaluate import Override, Pass, evaluate
 from tidewright.autoscaler.passes.limits import LIMITS
+from tidewright.autoscaler.passes.scene import Scene
 from tidewright.autoscaler.passes.windows import Hold
 from tidewright.autoscaler.policy import Policy, of_config
 from tidewright.autoscaler.tell.gauges import Series, of_pass

@@ -12,7 +12,8 @@ from tidewright.autoscaler.api.spec import compiled
 from tidewright.autoscaler.forecast.asked import ANNOTATION, BY_PRICE, BadForecast, asked
 from tidewright.autoscaler.forecast.load import digest
 from tidewright.autoscaler.forecast.season import Expected
-from tidewright.autoscaler.passes.evaluate import Scene, evaluate
+from tidewright.autoscaler.passes.evaluate import evaluate
+from tidewright.autoscaler.passes.scene import Scene
 from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.state import State
 from tidewright.autoscaler.tell.explaining import EXPLAINER

@@ -16,9 +16,10 @@ from tidewright.autoscaler.fold.touched import Ended
 from tidewright.autoscaler.holds import INVALID_SPEC, SCALING_BLOCKED, TARGET_NOT_FOUND, TARGET_TAKEN
 from tidewright.autoscaler.passes import conditions as c
 from tidewright.autoscaler.passes import forecasts, sequence
-from tidewright.autoscaler.passes.evaluate import Pass, Scene, evaluate
+from tidewright.autoscaler.passes.evaluate import Pass, evaluate
 from tidewright.autoscaler.passes.lifecycle import Gate, gate
 from tidewright.autoscaler.passes.plan import Plan
+from tidewright.autoscaler.passes.scene import Scene
 from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.state import Autoscaler, Namespace, State, Workload, asked_by, is_sampled
 from tidewright.autoscaler.tell import messages

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from tidewright.autoscaler.api.spec import Rules
-from tidewright.autoscaler.passes.evaluate import Pass, Scene, evaluate
+from tidewright.autoscaler.passes.evaluate import Pass, evaluate
+from tidewright.autoscaler.passes.scene import Scene
 from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.tell.sentences import clock, number, plural
 from tidewright.events.facts import MetricSampled

@@ -19,9 +19,10 @@ from tidewright.autoscaler.holds import (
     WITHIN_WATERMARKS,
 )
 from tidewright.autoscaler.passes.combine import Calculation
-from tidewright.autoscaler.passes.evaluate import UNTOLERATED_ZERO, Override, Pass
+from tidewright.autoscaler.passes.evaluate import Override, Pass
 from tidewright.autoscaler.passes.formula import Converge
 from tidewright.autoscaler.passes.limits import SCALE_DOWN_LIMIT, SCALE_UP_LIMIT, TOO_FEW, TOO_MANY
+from tidewright.autoscaler.passes.measuring import UNTOLERATED_ZERO
 from tidewright.autoscaler.passes.windows import Hold, Verdict
 from tidewright.autoscaler.policy import Policy
 from tidewright.events.base import Because, Scalar
