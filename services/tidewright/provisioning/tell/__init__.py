@@ -2,9 +2,11 @@
 
 lines        one line per event
 sentences    decisions in words; amounts: those of resources; folding: much of the same said once
-explaining   what `tidewright explain` says; opposites: what would have let a pod fit
-in_number    sentences about one and about many
-buffers      CapacityBuffers; clouds: who orders nodes
+in_number    sentences about one and about many; capitals: how they begin
+explaining   what `tidewright explain` says of what; opposites: what would have led to something else
+What it says of each kind, as it is now:
+    requests     ProvisioningRequests; buffers: CapacityBuffers; pods
+    groups       node groups and nodes; clouds: who orders nodes
 awaiting     pods of a workload that are about to come
 room         who keeps the room that pods do not find; labels: which one keeps a pod from nodes
 leaving      nodes on their way out; staying: why a node stays, or goes; without_place: why its pods find no room elsewhere

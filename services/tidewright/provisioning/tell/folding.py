@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from tidewright.events.provisioning import GroupVerdict
+from tidewright.provisioning.tell.capitals import capital
 
 NAMED = 4
 """Names that are given of many."""
@@ -67,9 +68,5 @@ def verdicts(all_of_them: Iterable[GroupVerdict]) -> list[str]:
             out[verdict.group] = verdict.reason
     for names, reason in by_reason(out):
         are = "is" if len(names) == 1 else "are"
-        lines.append(f"{_full(named(names))} {are} out: {reason}.")
+        lines.append(f"{capital(named(names))} {are} out: {reason}.")
     return lines
-
-
-def _full(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"

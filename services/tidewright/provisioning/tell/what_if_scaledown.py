@@ -17,6 +17,7 @@ from tidewright.provisioning.scaledown.live import EXPECTED, Room, cards_of
 from tidewright.provisioning.scaledown.scanning import healthy, whole_pass
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell import staying
+from tidewright.provisioning.tell.capitals import capital
 from tidewright.provisioning.tell.in_number import in_number
 
 SCALE_DOWN, CONSOLIDATION, REPLACE = "scale-down", "consolidation", "replace"
@@ -200,7 +201,7 @@ def in_words(reason: str) -> str:
     else:
         of_pods = f"a pod keeps each: {staying.PODS[reason]}." if reason in staying.PODS else ""
         words = " Or ".join(filter(None, (staying.NODES.get(reason, ""), of_pods)))
-    return f"{words[:1].upper()}{words[1:]}"
+    return capital(words)
 
 
 def _said(reason: str, nodes: str) -> str:
