@@ -435,7 +435,6 @@ class Actuator:
             self._owned if at_cloud else partial(self._spend, job),
             prepaid=1,
             record=partial(self._outcomes.begin, job) if at_cloud else None,
-            alike=self._plan.alike(job),
         )
         attempt = 0
         while True:
@@ -447,6 +446,7 @@ class Actuator:
                 self._end(job, verdict.outcome(job.effect, undone, 0.0, allowance.requests), allowance)
                 return
             attempt += 1
+            allowance.alike = self._plan.alike(job)
             result = (
                 await self._attempt(job, allowance, whose) if refusal is None else self._refused(job, refusal)
             )

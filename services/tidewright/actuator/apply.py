@@ -73,16 +73,14 @@ class Allowance:
         *,
         prepaid: int = 0,
         record: Callable[[], Awaitable[None]] | None = None,
-        alike: int = 1,
     ) -> None:
-        """`record` puts on the log that a request is about to be made which must not be made twice; `alike`: so many effects
-        wait or run by now for which the same look would do, this one among them.
-        """
+        """`record` puts on the log that a request is about to be made which must not be made twice."""
         self.requests = 0
         self._spend = spend
         self._prepaid = prepaid
         self._record = record
-        self.alike = alike
+        self.alike = 1
+        """So many effects wait or run for which the same look would do, this one among them, as the attempt begins."""
 
     async def once(self) -> None:
         """Return when it is on the log that such a request may have been made: a restart makes none."""

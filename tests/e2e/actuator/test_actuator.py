@@ -13,6 +13,7 @@ import pytest
 
 from tests.unit.actuator.effects import ANYTHING, Watched
 from tests.waiting import until
+from tidewright.actuator import nodelooks
 from tidewright.actuator.acting import Actuator
 from tidewright.actuator.apply import Applier
 from tidewright.actuator.correlate import BURST, COMBINED, SIMILAR_LIMIT
@@ -37,11 +38,13 @@ from tidewright.events.decisions import (
 from tidewright.events.endpoints import ForgetEndpoint
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.outcomes import Applied, Failed, Rejected, Superseded
+from tidewright.events.provisioning import MarkNode
 from tidewright.host.loop.fenced import InFlight, Part
 from tidewright.host.webhook.certificates import make
 from tidewright.kube.client import Kube, Response
 from tidewright.kube.discovery import Discovery
 from tidewright.kube.errors import KubeError
+from tidewright.kube.taints import TO_BE_DELETED
 from tidewright.log.connection import Committed, Log, Message
 from tidewright.log.envelope import CAUSE_SEQ, Writer
 from tidewright.log.errors import Conflict, LogUnavailable
@@ -589,6 +592,38 @@ async def test_several_object_events_of_one_decision_are_each_written_once(bench
     assert [(item["count"], item["message"]) for item in combined] == [
         (BURST - SIMILAR_LIMIT, f"{COMBINED}to {BURST}")
     ]
+
+
+async def test_a_mark_that_is_tried_again_by_itself_is_looked_at_by_itself(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = [f"n{n}" for n in range(nodelooks.MANY)]
+    for name in nodes:
+        await bench.kube.make("/api/v1/nodes", apiVersion="v1", kind="Node", metadata={"name": name})
+    once_more = iter((True,))
+
+    def until_the_others_are_marked(method: str, path: str) -> KubeError | None:
+        if (method, path) != ("PUT", "/api/v1/nodes/n0"):
+            return None
+        monkeypatch.setattr(nodelooks, "KEPT_S", 0.0)
+        late = len(bench.kube.written) < len(nodes) - 1 or next(once_more, False)
+        return KubeError(503, "ServiceUnavailable", "away") if late else None
+
+    bench.kube.faults.append(until_the_others_are_marked)
+    await bench.decide(
+        *(
+            MarkNode(
+                at=1.0, id=name, target=ObjectRef(api_version="v1", kind="Node", name=name), key=TO_BE_DELETED,
+                present=True, drain="d",
+            )
+            for name in nodes
+        )
+    )  # fmt: skip
+    async with bench.acting():
+        outcomes = await bench.outcomes(len(nodes))
+    assert all(isinstance(outcome, Applied) for outcome in outcomes)
+    assert ("GET", f"/api/v1/nodes?limit={nodelooks.NODES_EACH * nodelooks.MANY}") in bench.kube.calls
+    assert bench.kube.calls[-2:] == [("GET", "/api/v1/nodes/n0"), ("PUT", "/api/v1/nodes/n0")]
 
 
 async def test_a_restart_applies_what_is_open_and_nothing_twice(bench: Bench, log: Log) -> None:

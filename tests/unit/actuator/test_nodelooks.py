@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from tests.unit.actuator.test_marks import mark
+from tidewright.actuator import nodelooks
 from tidewright.actuator.apply import Allowance, Applier
-from tidewright.actuator.nodelooks import MANY, NODES_EACH, NodeLooks
+from tidewright.actuator.nodelooks import GATHERED_S, MANY, NODES_AT_ONCE, NODES_EACH, TIMES, NodeLooks
 from tidewright.actuator.verdict import Done, Refused, Result
 from tidewright.events.base import JsonObject
 from tidewright.events.provisioning import MarkNode
@@ -29,11 +30,15 @@ class Server:
         self.nodes: dict[str, JsonObject] = {f"n{i}": node(f"n{i}") for i in range(count)}
         self.asked: list[str] = []
         self.refuses_lists = False
+        self.lists = asyncio.Event()
+        """Lists wait for it."""
+        self.lists.set()
 
     async def request(self, method: str, path: str, **options: Any) -> Any:
         self.asked.append(f"{method} {path}")
         await asyncio.sleep(0)
         if path.startswith(f"{NODES}?"):
+            await self.lists.wait()
             if self.refuses_lists:
                 raise error_of(403, b'{"reason": "Forbidden", "code": 403}')
             most = int(path.rpartition("=")[2])
@@ -91,9 +96,13 @@ def applier(server: Server) -> Applier:
 
 
 async def mark_all(made: Applier, names: list[str], alike: int = 1) -> list[Result]:
-    return await asyncio.gather(
-        *(made.attempt(marking(name), Allowance(free, alike=alike)) for name in names)
-    )
+    return await asyncio.gather(*(made.attempt(marking(name), allowance(alike)) for name in names))
+
+
+def allowance(alike: int) -> Allowance:
+    found = Allowance(free)
+    found.alike = alike
+    return found
 
 
 def marking(name: str) -> MarkNode:
@@ -121,15 +130,47 @@ async def test_marks_that_begin_one_after_the_other_are_made_from_one_list_too()
     assert server.looks == [f"GET {NODES}?limit={NODES_EACH * MANY}"]
 
 
-async def test_a_list_that_was_too_short_is_asked_for_again_by_more_alone() -> None:
-    server = Server(NODES_EACH * MANY + 1)
+async def test_a_list_that_is_slow_is_not_asked_for_once_more_beside_it() -> None:
+    server = Server(NODES_EACH * MANY)
+    server.lists.clear()
+    made = applier(server)
+    tasks = []
+    for name in list(server.nodes)[: 2 * MANY]:
+        tasks.append(asyncio.create_task(mark_all(made, [name], alike=2 * MANY)))
+        await asyncio.sleep(2 * GATHERED_S)
+    server.lists.set()
+    async with asyncio.timeout(30.0):
+        assert await asyncio.gather(*tasks) == [[Done()]] * (2 * MANY)
+    assert server.looks == [f"GET {NODES}?limit={NODES_EACH * 2 * MANY}"]
+
+
+async def test_for_a_node_that_no_list_has_all_are_not_asked_for_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(nodelooks, "KEPT_S", 3600.0)
+    server = Server(2 * MANY)
     made = applier(server)
     names = list(server.nodes)
-    for n in (0, 1):
-        assert await mark_all(made, names[n : n + 1], alike=MANY) == [Done()]
-    assert await mark_all(made, names[2:4], alike=MANY + 1) == [Done()] * 2
-    short, long = (f"GET {NODES}?limit={NODES_EACH * count}" for count in (MANY, MANY + 1))
-    assert server.looks == [short, f"GET {NODES}/n0", f"GET {NODES}/n1", long]
+    assert await mark_all(made, names[:1], alike=MANY) == [Done()]
+    gone = [f"gone-{n}" for n in range(3)]
+    for name in gone:
+        [found] = await mark_all(made, [name], alike=MANY)
+        assert isinstance(found, Refused)
+    assert server.looks == [
+        f"GET {NODES}?limit={NODES_EACH * MANY}",
+        *(f"GET {NODES}/{name}" for name in gone),
+    ]
+
+
+async def test_a_list_that_was_too_short_is_asked_for_again_by_many_more_alone() -> None:
+    server = Server(NODES_AT_ONCE + 1)
+    made = applier(server)
+    names = list(server.nodes)
+    for n in range(2 * NODES_AT_ONCE // NODES_EACH):
+        assert await mark_all(made, names[n : n + 1], alike=MANY + n) == [Done()]
+    lists = [int(look.rpartition("=")[2]) for look in server.looks if "limit=" in look]
+    begun = NODES_EACH * MANY
+    assert lists == [begun, TIMES * begun, TIMES**2 * begun, TIMES**3 * begun, NODES_AT_ONCE]
 
 
 async def test_a_copy_that_is_old_is_refused_by_the_server_and_looked_at_anew() -> None:
