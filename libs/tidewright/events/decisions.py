@@ -6,9 +6,14 @@ the actuator acts on it; records and timers are complete when they are on the lo
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from tidewright.events.base import Decision, JsonObject, ObjectRef
+
+MOST_MESSAGES: Final = 200
+"""So many object events one decision asks for at most: it stays far below what the bus takes."""
 
 
 class Effect(Decision, frozen=True, kw_only=True):
@@ -144,7 +149,7 @@ class RecordObjectEvent(Effect, frozen=True, kw_only=True, tag="decision.record-
         event_type: `Normal` or `Warning`.
         reason: CamelCase.
         component: the reporting component, as users' tools know it.
-        also: messages of the other ones, each of which is an Event of its own.
+        also: messages of the other ones, each of which is an Event of its own; at most 199.
     """
 
     event_type: str

@@ -17,7 +17,7 @@ from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
 from tidewright.events.base import Decision
 from tidewright.events.config import ConfigSet, ModesSet
-from tidewright.events.decisions import EvictPod, RecordObjectEvent
+from tidewright.events.decisions import MOST_MESSAGES, EvictPod, RecordObjectEvent
 from tidewright.host.fold.explainer import Reference
 from tidewright.kube.taints import DRAIN, TO_BE_DELETED
 from tidewright.provisioning.scaledown.removal import words
@@ -93,7 +93,7 @@ def test_what_is_said_of_nodes_that_go_at_once_is_one_decision() -> None:
     )
 
 
-@given(st.lists(st.sampled_from(("status", "node", "failed")), max_size=3 * words.MOST_TOGETHER))
+@given(st.lists(st.sampled_from(("status", "node", "failed")), max_size=3 * MOST_MESSAGES))
 def test_nothing_that_is_said_together_is_lost_or_moves_before_what_it_follows(kinds: list[str]) -> None:
     made: list[Decision] = []
     for n, kind in enumerate(kinds):
@@ -110,7 +110,7 @@ def test_nothing_that_is_said_together_is_lost_or_moves_before_what_it_follows(k
     assert sorted(texts) == sorted(event.message for event in made if isinstance(event, RecordObjectEvent))
     gathered = [event for event in together if isinstance(event, RecordObjectEvent) and event.also]
     assert all(event.target == STATUS_MAP and event.reason == "ScaleDownEmpty" for event in gathered)
-    assert all(len(event.messages) <= words.MOST_TOGETHER for event in gathered)
+    assert all(len(event.messages) <= MOST_MESSAGES for event in gathered)
     assert [event for event in together if event in made] == [event for event in made if event in together]
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from tidewright.actuator.plan import leaves
 from tidewright.events.base import JsonObject
 from tidewright.events.decisions import (
+    MOST_MESSAGES,
     CreateObject,
     DeleteObject,
     EvictPod,
@@ -257,6 +258,8 @@ def told_by(component: str) -> Callable[[RecordObjectEvent], str]:
     def check(effect: RecordObjectEvent) -> str:
         if effect.component != component:
             return f"component {effect.component!r} is another's: allowed is {component}"
+        if len(effect.also) >= MOST_MESSAGES:
+            return f"it asks for {1 + len(effect.also)} object events: allowed are {MOST_MESSAGES}"
         return "" if effect.event_type in ("Normal", "Warning") else f"type {effect.event_type!r} is none"
 
     return check

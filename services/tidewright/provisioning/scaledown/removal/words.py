@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from tidewright.events.base import Decision, ObjectRef
-from tidewright.events.decisions import RecordObjectEvent
+from tidewright.events.decisions import MOST_MESSAGES, RecordObjectEvent
 from tidewright.kube.keys import PodKey
 from tidewright.provisioning.scaledown.removal.marking import node_ref
 from tidewright.provisioning.scaledown.removal.saga import REFUSED_MOST_S, Removal, Stuck
@@ -20,8 +20,6 @@ from tidewright.provisioning.scaleup.orders import (
 )
 
 SCALE_DOWN, SCALE_DOWN_EMPTY, SCALE_DOWN_FAILED = "ScaleDown", "ScaleDownEmpty", "ScaleDownFailed"
-MOST_TOGETHER = 200
-"""So many messages one decision has at most: it stays far below what the bus takes."""
 
 
 def _on(
@@ -105,7 +103,7 @@ def together(decisions: Iterable[Decision]) -> list[Decision]:
             continue
         kind = (decision.event_type, decision.reason)
         said = last.get(kind)
-        if said is not None and len(said) < MOST_TOGETHER:
+        if said is not None and len(said) < MOST_MESSAGES:
             said.append(decision.message)
             continue
         last[kind] = said = [decision.message]
