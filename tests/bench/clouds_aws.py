@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 from aiohttp import web
 
 from tests.bench.figures import Bench, Figure, Size, figure
-from tidewright.actuator.apply import Allowance
+from tidewright.actuator.allowance import Allowance
 from tidewright.actuator.cloud import CloudApplier
 from tidewright.actuator.verdict import Done
 from tidewright.cloud.aws.client import BATCH, AwsProvider

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tidewright.actuator.apply import Allowance, Applier
+from tidewright.actuator.allowance import Allowance
+from tidewright.actuator.apply import Applier
 from tidewright.actuator.verdict import Done
 from tidewright.asking.services import BY_NAME, load
 from tidewright.events import registry

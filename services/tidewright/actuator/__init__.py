@@ -12,11 +12,12 @@ What to do next, pure
     allowed/     what each service may have done at all
     newer        effects of types that are not known
 One effect
-    apply        against the API server; cloud: against a cloud
+    apply        against the API server; cloud: against a cloud; allowance: the requests that it makes
+    occupied     whether nodes whose instances are to be deleted carry something; short_lists: all of a kind, where that is little
     requests     bodies, preconditions, comparisons (pure)
     verdict      errors to retries and outcomes (pure)
     marks        taints, cordon and annotation of nodes that go (pure); nodelooks: copies of nodes to write from
     resolving    what admission makes of a template's pod
     endpoints    certificates into webhook configurations
-    correlate    object events: aggregation and limits (pure)
+    object_events  those of one decision, over its attempts; correlate: aggregation and limits (pure)
 """

@@ -23,11 +23,12 @@ import structlog
 from aiolimiter import AsyncLimiter
 
 from tidewright.actuator import verdict
+from tidewright.actuator.allowance import Allowance
 from tidewright.actuator.allowed.bounds import Refusal
 from tidewright.actuator.allowed.grounds import Grounds
 from tidewright.actuator.allowed.judge import Judging, judge
 from tidewright.actuator.allowed.table import SERVICES, Grant
-from tidewright.actuator.apply import Allowance, Applier, without_writing
+from tidewright.actuator.apply import Applier, without_writing
 from tidewright.actuator.cloud import API_VERSION as CLOUD
 from tidewright.actuator.cloud import Clouds
 from tidewright.actuator.committing import Group, Outcomes, recorded

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from tidewright.actuator import verdict
-from tidewright.actuator.apply import Allowance
+from tidewright.actuator.allowance import Allowance
 from tidewright.actuator.identity import unique
 from tidewright.actuator.verdict import Again, Done, Lost, Refused, Result
 from tidewright.cloud.errors import (

@@ -20,6 +20,10 @@ from tidewright.kube.conditions import by_type
 from tidewright.kube.mergepatch import merged
 from tidewright.kube.times import rfc3339_micro
 
+MERGE_PATCH = "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+JSON_PATCH = "application/json-patch+json"
+
 DECISION = "tidewright.dev/decision"
 """Annotation that carries the id of the decision that an object, or its last patch, comes from."""
 

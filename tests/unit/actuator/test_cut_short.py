@@ -12,7 +12,8 @@ from tests.unit.actuator.test_fencing import Shared
 from tests.unit.provisioning.cloud import Cloud, group
 from tests.waiting import until
 from tidewright.actuator.acting import Actuator
-from tidewright.actuator.apply import Allowance, Applier
+from tidewright.actuator.allowance import Allowance
+from tidewright.actuator.apply import Applier
 from tidewright.actuator.cloud import Clouds
 from tidewright.actuator.ledger import ActPosition, Ledger
 from tidewright.actuator.options import Options

@@ -13,7 +13,8 @@ from tests.unit.actuator.effects import Watched
 from tests.waiting import until
 from tidewright.actuator import acting, modes, verdict
 from tidewright.actuator.acting import Actuator
-from tidewright.actuator.apply import Allowance, Applier
+from tidewright.actuator.allowance import Allowance
+from tidewright.actuator.apply import Applier
 from tidewright.actuator.ledger import ActPosition
 from tidewright.actuator.options import Options
 from tidewright.actuator.plan import Job

@@ -11,7 +11,8 @@ import pytest
 
 from tests.unit.actuator.test_marks import mark
 from tidewright.actuator import nodelooks
-from tidewright.actuator.apply import Allowance, Applier
+from tidewright.actuator.allowance import Allowance
+from tidewright.actuator.apply import Applier
 from tidewright.actuator.nodelooks import GATHERED_S, MANY, NODES_AT_ONCE, NODES_EACH, TIMES, NodeLooks
 from tidewright.actuator.verdict import Done, Refused, Result
 from tidewright.events.base import JsonObject

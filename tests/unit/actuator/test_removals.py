@@ -10,8 +10,10 @@ import msgspec
 import pytest
 
 from tidewright.actuator import requests, verdict
-from tidewright.actuator.apply import PODS_EACH, Allowance, Applier
+from tidewright.actuator.allowance import Allowance
+from tidewright.actuator.apply import Applier
 from tidewright.actuator.nodelooks import MANY
+from tidewright.actuator.occupied import PODS_EACH
 from tidewright.actuator.verdict import Again, Closed, Done, Refused, Result
 from tidewright.events.base import JsonObject, ObjectRef
 from tidewright.events.decisions import DeleteObject, EvictPod

@@ -9,7 +9,9 @@ import msgspec
 import pytest
 
 from tests.unit.actuator.effects import scale
-from tidewright.actuator.apply import JSON_PATCH, Allowance, Applier
+from tidewright.actuator.allowance import Allowance
+from tidewright.actuator.apply import Applier
+from tidewright.actuator.requests import JSON_PATCH
 from tidewright.actuator.verdict import Again, Done
 from tidewright.kube.errors import error_of
 

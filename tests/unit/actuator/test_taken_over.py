@@ -15,7 +15,8 @@ from tests.unit.actuator.test_unwatched import decide, said
 from tests.waiting import until
 from tidewright.actuator import acting
 from tidewright.actuator.acting import Actuator
-from tidewright.actuator.apply import Allowance, Applier
+from tidewright.actuator.allowance import Allowance
+from tidewright.actuator.apply import Applier
 from tidewright.actuator.options import Options
 from tidewright.actuator.verdict import Done, Result
 from tidewright.events.base import JsonObject

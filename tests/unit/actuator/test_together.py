@@ -15,8 +15,9 @@ from tests.unit.actuator.test_unwatched import Noted, no_budget
 from tests.waiting import until
 from tidewright.actuator import acting, committing
 from tidewright.actuator.acting import REPORTS_READ, REPORTS_REST_S, Actuator
+from tidewright.actuator.allowance import Allowance
 from tidewright.actuator.allowed.table import Grant
-from tidewright.actuator.apply import Allowance, Applier
+from tidewright.actuator.apply import Applier
 from tidewright.actuator.committing import FEW
 from tidewright.actuator.ledger import ActPosition
 from tidewright.actuator.options import Mode, Options

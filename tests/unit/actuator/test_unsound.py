@@ -12,7 +12,8 @@ from tests.unit.actuator.effects import ANYTHING, Watched
 from tests.waiting import until
 from tidewright.actuator import acting
 from tidewright.actuator.acting import Actuator
-from tidewright.actuator.apply import Allowance, Applier
+from tidewright.actuator.allowance import Allowance
+from tidewright.actuator.apply import Applier
 from tidewright.actuator.ledger import ActPosition
 from tidewright.actuator.options import Options
 from tidewright.actuator.verdict import Done, Result

@@ -14,7 +14,8 @@ from tests.unit.actuator.test_fencing import Shared
 from tests.unit.actuator.test_unsound import WEB, outcomes
 from tests.waiting import until
 from tidewright.actuator.acting import REPORTS_AT_ONCE, REPORTS_REST_S, REPORTS_WITHIN_S, Actuator
-from tidewright.actuator.apply import Allowance, Applier
+from tidewright.actuator.allowance import Allowance
+from tidewright.actuator.apply import Applier
 from tidewright.actuator.cloud import Clouds, Unless
 from tidewright.actuator.options import Options
 from tidewright.actuator.plan import Job, Plan, Rank

@@ -11,9 +11,10 @@ import msgspec
 import pytest
 import yaml
 
+from tidewright.actuator.allowance import Allowance
 from tidewright.actuator.allowed.bounds import Feature
 from tidewright.actuator.allowed.table import ANY, GRANTS, GROUP, Grant
-from tidewright.actuator.apply import Allowance, Applier
+from tidewright.actuator.apply import Applier
 from tidewright.actuator.resolving import KNOWN
 from tidewright.cli.contract import actuatorroles
 from tidewright.cli.contract.actuatorroles import BY_DEFAULT, manifests

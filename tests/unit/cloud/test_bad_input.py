@@ -15,7 +15,7 @@ from tests.unit.cloud.contract.of_aws import AwsBench, error_text, fields
 from tests.unit.cloud.contract.of_clusterapi import ClusterApiBench
 from tests.unit.cloud.contract.of_kwok import KwokBench
 from tests.unit.provisioning.cloud import Cloud, group
-from tidewright.actuator.apply import Allowance
+from tidewright.actuator.allowance import Allowance
 from tidewright.actuator.cloud import CloudApplier
 from tidewright.actuator.verdict import Refused
 from tidewright.cloud.aws import client as aws

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from tests.unit.actuator.effects import scale
-from tidewright.actuator.apply import Allowance, Applier
+from tidewright.actuator.allowance import Allowance
+from tidewright.actuator.apply import Applier
 from tidewright.actuator.verdict import Done, Refused
 from tidewright.events.base import ObjectRef
 from tidewright.kube import discovery as discoveries

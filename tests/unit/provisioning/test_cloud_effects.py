@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.provisioning.cloud import SHAPE, Cloud, group
-from tidewright.actuator.apply import Allowance
+from tidewright.actuator.allowance import Allowance
 from tidewright.actuator.cloud import CloudApplier, Clouds
 from tidewright.actuator.verdict import Again, Done, Lost, Refused, Result
 from tidewright.cloud.errors import Conflict, OutOfCapacity, Throttled, Unavailable

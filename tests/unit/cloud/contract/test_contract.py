@@ -13,7 +13,7 @@ from tests.unit.cloud.contract.bench import Bench, Fault
 from tests.unit.cloud.contract.benches import BENCHES
 from tests.unit.cloud.contract.kubernetes import KubernetesBench
 from tidewright.actuator import cloud
-from tidewright.actuator.apply import Allowance
+from tidewright.actuator.allowance import Allowance
 from tidewright.actuator.cloud import CloudApplier
 from tidewright.actuator.verdict import Again, Done, Lost, Refused, Result
 from tidewright.cloud.errors import (
