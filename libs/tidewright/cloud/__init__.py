@@ -4,7 +4,7 @@ provider     the interface that every provider implements, its values, and what 
 providers    which kinds there are, and what `--cloud NAME=KIND[:CONFIG]` means
 serving      what is served to others is said in the cluster, so that nobody else orders there (pure)
 calls        how many calls to a cloud, for how long, and what a failure says about the next one
-optional     what a cloud answers to optional calls that it does not have
+optional     what a cloud, or a group of one, answers to optional calls that it does not have
 errors       what a cloud can answer instead of doing it
 kubernetes   an API server, for clouds that are objects of one
 rights       what may be done there, as roles

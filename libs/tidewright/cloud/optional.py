@@ -1,4 +1,4 @@
-"""Optional calls of the interface, for clouds that do not have them: each says why, in the cloud's own words."""
+"""Optional calls of the interface, for clouds and groups that do not have them: each says why, in the cloud's own words."""
 
 from __future__ import annotations
 
@@ -44,3 +44,43 @@ class WithoutOptionalCalls:
     ) -> Group:
         del machine_type, group_id, zone, max_size, labels, taints, resources
         raise NotImplementedByCloud(self.NO_NEW_GROUPS)
+
+
+class MadeElsewhere:
+    """A group that others make and remove, and that grows and shrinks in no other way than all do.
+
+    Attributes:
+        CLOUD: what its cloud is called in what is said.
+        NOT_MADE, NOT_REMOVED: why it is neither made nor removed here.
+    """
+
+    CLOUD: ClassVar[str]
+    NOT_MADE: ClassVar[str]
+    NOT_REMOVED: ClassVar[str]
+
+    @property
+    def autoprovisioned(self) -> bool:
+        return False
+
+    @property
+    def atomic(self) -> bool:
+        return False
+
+    async def exists(self) -> bool:
+        return True
+
+    async def atomic_increase_size(self, delta: int, *, key: str, expect: int | None = None) -> None:
+        del delta, key, expect
+        raise NotImplementedByCloud(f"{self.CLOUD} has no atomic increase")
+
+    async def force_delete_nodes(self, instance_ids: Sequence[str], *, key: str) -> None:
+        del instance_ids, key
+        raise NotImplementedByCloud(f"{self.CLOUD} has no forced deletion")
+
+    async def create(self, *, key: str) -> Group:
+        del key
+        raise NotImplementedByCloud(self.NOT_MADE)
+
+    async def delete(self, *, key: str) -> None:
+        del key
+        raise NotImplementedByCloud(self.NOT_REMOVED)

@@ -32,7 +32,7 @@ from tidewright.cloud.aws.config import (
 from tidewright.cloud.aws.errors import of_sdk
 from tidewright.cloud.calls import Calls
 from tidewright.cloud.errors import CloudError, Conflict, Invalid, NotFound, NotImplementedByCloud
-from tidewright.cloud.optional import WithoutOptionalCalls
+from tidewright.cloud.optional import MadeElsewhere, WithoutOptionalCalls
 from tidewright.cloud.provider import (
     GroupOptions,
     Instance,
@@ -49,8 +49,12 @@ BEFORE_S: Final = 600.0
 """A group that is seen for the first time: failures so long before count."""
 
 
-class AwsGroup:
+class AwsGroup(MadeElsewhere):
     """One Auto Scaling group as it was read."""
+
+    CLOUD = "aws"
+    NOT_MADE = "aws makes no groups here"
+    NOT_REMOVED = "aws removes no groups here"
 
     def __init__(self, provider: AwsProvider, said: Mapping[str, Any], limits: NamedGroup | None) -> None:
         self._provider = provider
@@ -76,14 +80,6 @@ class AwsGroup:
         return self._limits.max_size if self._limits is not None else int(self._said["MaxSize"])
 
     @property
-    def autoprovisioned(self) -> bool:
-        return False
-
-    @property
-    def atomic(self) -> bool:
-        return False
-
-    @property
     def price_per_hour(self) -> float | None:
         return self._provider.config.prices.get(self.machine_type)
 
@@ -104,9 +100,6 @@ class AwsGroup:
     def ignored(self) -> tuple[str, ...]:
         return templates.ignored(asg.tags_of(self._said))
 
-    async def exists(self) -> bool:
-        return True
-
     async def target_size(self) -> int:
         return self._size
 
@@ -122,10 +115,6 @@ class AwsGroup:
         if self._size + delta > self.max_size:
             raise Invalid(f"{self.id}: size {self._size} + {delta} is above the maximum {self.max_size}")
         await self._set(self._size + delta)
-
-    async def atomic_increase_size(self, delta: int, *, key: str, expect: int | None = None) -> None:
-        del delta, key, expect
-        raise NotImplementedByCloud("aws has no atomic increase")
 
     async def delete_nodes(self, instance_ids: Sequence[str], *, key: str) -> None:
         """Terminate and lower the size, one by one; any placeholder among them drops all orders that have not come."""
@@ -158,10 +147,6 @@ class AwsGroup:
         if instance_id not in mine and not placeholder and not gone:
             raise Invalid(f"{self.id}: instance {provided} is of group {owner or 'none'}")
         return instance_id
-
-    async def force_delete_nodes(self, instance_ids: Sequence[str], *, key: str) -> None:
-        del instance_ids, key
-        raise NotImplementedByCloud("aws has no forced deletion")
 
     async def decrease_target_size(self, delta: int, *, key: str, expect: int | None = None) -> None:
         del key
@@ -202,21 +187,13 @@ class AwsGroup:
     async def options(self, defaults: GroupOptions) -> GroupOptions:
         return templates.options_of(self._said, defaults)
 
-    async def create(self, *, key: str) -> AwsGroup:
-        del key
-        raise NotImplementedByCloud("aws makes no groups here")
-
-    async def delete(self, *, key: str) -> None:
-        del key
-        raise NotImplementedByCloud("aws removes no groups here")
-
 
 class AwsProvider(WithoutOptionalCalls):
     """The Auto Scaling groups that tags or names select. Call `refresh` before reading groups."""
 
     NO_PRICES = "aws has no prices of pods"
     NO_MACHINE_TYPES = "aws makes no groups here"
-    NO_NEW_GROUPS = "aws makes no groups here"
+    NO_NEW_GROUPS = AwsGroup.NOT_MADE
 
     name = "aws"
     promise = Promise.ABSOLUTE

@@ -37,7 +37,7 @@ from tidewright.cloud.clusterapi.places import Places
 from tidewright.cloud.clusterapi.template import PREFIX, ignored, options_of, template_of
 from tidewright.cloud.errors import CloudError, Conflict, Invalid, NotFound, NotImplementedByCloud
 from tidewright.cloud.kubernetes import MERGE_PATCH, Cluster
-from tidewright.cloud.optional import WithoutOptionalCalls
+from tidewright.cloud.optional import MadeElsewhere, WithoutOptionalCalls
 from tidewright.cloud.provider import (
     GroupOptions,
     Instance,
@@ -57,8 +57,12 @@ LABEL_ROOM: Final = 63
 _log = structlog.get_logger(__name__)
 
 
-class ClusterApiGroup:
+class ClusterApiGroup(MadeElsewhere):
     """One scalable resource as it was read, with its Machines."""
+
+    CLOUD = "Cluster API"
+    NOT_MADE = "groups of Cluster API are made as its objects"
+    NOT_REMOVED = "groups of Cluster API go with its objects"
 
     def __init__(
         self,
@@ -99,14 +103,6 @@ class ClusterApiGroup:
     @property
     def max_size(self) -> int:
         return self._bounds[1]
-
-    @property
-    def autoprovisioned(self) -> bool:
-        return False
-
-    @property
-    def atomic(self) -> bool:
-        return False
 
     @property
     def price_per_hour(self) -> float | None:
@@ -151,9 +147,6 @@ class ClusterApiGroup:
     def ignored(self) -> tuple[str, ...]:
         return ignored(self._resource, self._provider.config.group)
 
-    async def exists(self) -> bool:
-        return True
-
     async def target_size(self) -> int:
         if self._problem is not None:
             raise self._problem
@@ -179,10 +172,6 @@ class ClusterApiGroup:
 
     async def _set(self, size: int) -> None:
         self._resource = await self._provider.scale(self._kind, self._resource, size)
-
-    async def atomic_increase_size(self, delta: int, *, key: str, expect: int | None = None) -> None:
-        del delta, key, expect
-        raise NotImplementedByCloud("Cluster API has no atomic increase")
 
     async def delete_nodes(self, instance_ids: Sequence[str], *, key: str) -> None:
         """Mark the Machines and lower the size. A repeat finishes what was begun; what cannot be finished is undone."""
@@ -282,10 +271,6 @@ class ClusterApiGroup:
         kept = " ".join([*keys, key][-KEYS_KEPT:])
         self._resource = await self._provider.resize_pool(self._resource, size, kept)
 
-    async def force_delete_nodes(self, instance_ids: Sequence[str], *, key: str) -> None:
-        del instance_ids, key
-        raise NotImplementedByCloud("Cluster API has no forced deletion")
-
     async def decrease_target_size(self, delta: int, *, key: str, expect: int | None = None) -> None:
         del key  # the size is the key
         size = await self.target_size()
@@ -341,21 +326,13 @@ class ClusterApiGroup:
     async def options(self, defaults: GroupOptions) -> GroupOptions:
         return options_of(self._resource, self._provider.config.group, defaults)
 
-    async def create(self, *, key: str) -> ClusterApiGroup:
-        del key
-        raise NotImplementedByCloud("groups of Cluster API are made as its objects")
-
-    async def delete(self, *, key: str) -> None:
-        del key
-        raise NotImplementedByCloud("groups of Cluster API go with its objects")
-
 
 class ClusterApiProvider(WithoutOptionalCalls):
     """Groups of one management cluster. Call `refresh` before reading groups."""
 
     NO_PRICES = "Cluster API has no prices"
     NO_MACHINE_TYPES = "Cluster API has no machine types"
-    NO_NEW_GROUPS = "groups of Cluster API are made as its objects"
+    NO_NEW_GROUPS = ClusterApiGroup.NOT_MADE
 
     name = "clusterapi"
     promise = Promise.ABSOLUTE

@@ -19,7 +19,7 @@ from tidewright.cloud.externalgrpc import objects
 from tidewright.cloud.externalgrpc.config import GrpcConfig, config_of
 from tidewright.cloud.externalgrpc.errors import of_rpc
 from tidewright.cloud.externalgrpc.wire import externalgrpc_pb2 as wire
-from tidewright.cloud.optional import WithoutOptionalCalls
+from tidewright.cloud.optional import MadeElsewhere, WithoutOptionalCalls
 from tidewright.cloud.provider import (
     GroupOptions,
     Instance,
@@ -37,8 +37,12 @@ _CHANGES = frozenset(
 )
 
 
-class GrpcGroup:
+class GrpcGroup(MadeElsewhere):
     """One group as it was listed; its size is read when it is first asked for."""
+
+    CLOUD = "externalgrpc"
+    NOT_MADE = "externalgrpc makes no groups"
+    NOT_REMOVED = "externalgrpc removes no groups"
 
     def __init__(self, provider: ExternalGrpcProvider, listed: Any, size: int | None = None) -> None:
         self._provider = provider
@@ -65,14 +69,6 @@ class GrpcGroup:
         return int(self._listed.maxSize)
 
     @property
-    def autoprovisioned(self) -> bool:
-        return False
-
-    @property
-    def atomic(self) -> bool:
-        return False
-
-    @property
     def price_per_hour(self) -> float | None:
         return self._price
 
@@ -94,9 +90,6 @@ class GrpcGroup:
     @property
     def ignored(self) -> tuple[str, ...]:
         return ()
-
-    async def exists(self) -> bool:
-        return True
 
     async def target_size(self) -> int:
         if self._size is None:
@@ -120,10 +113,6 @@ class GrpcGroup:
         )
         self._size = size + delta
 
-    async def atomic_increase_size(self, delta: int, *, key: str, expect: int | None = None) -> None:
-        del delta, key, expect
-        raise NotImplementedByCloud("externalgrpc has no atomic increase")
-
     async def delete_nodes(self, instance_ids: Sequence[str], *, key: str) -> None:
         del key
         size = await self.target_size()
@@ -140,10 +129,6 @@ class GrpcGroup:
             "NodeGroupDeleteNodes", wire.NodeGroupDeleteNodesRequest(id=self.id, nodes=nodes)
         )
         self._size = size - len(instance_ids)
-
-    async def force_delete_nodes(self, instance_ids: Sequence[str], *, key: str) -> None:
-        del instance_ids, key
-        raise NotImplementedByCloud("externalgrpc has no forced deletion")
 
     async def decrease_target_size(self, delta: int, *, key: str, expect: int | None = None) -> None:
         del key
@@ -186,20 +171,12 @@ class GrpcGroup:
             return defaults
         return objects.options_of(response, defaults)
 
-    async def create(self, *, key: str) -> GrpcGroup:
-        del key
-        raise NotImplementedByCloud("externalgrpc makes no groups")
-
-    async def delete(self, *, key: str) -> None:
-        del key
-        raise NotImplementedByCloud("externalgrpc removes no groups")
-
 
 class ExternalGrpcProvider(WithoutOptionalCalls):
     """A server of the externalgrpc protocol. Call `refresh` before reading groups."""
 
     NO_MACHINE_TYPES = "externalgrpc has no machine types"
-    NO_NEW_GROUPS = "externalgrpc makes no groups"
+    NO_NEW_GROUPS = GrpcGroup.NOT_MADE
 
     name = "externalgrpc"
     promise = Promise.DELTA

@@ -15,10 +15,10 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from tidewright.cloud.calls import Calls
-from tidewright.cloud.errors import Conflict, Invalid, NotFound, NotImplementedByCloud
+from tidewright.cloud.errors import Conflict, Invalid, NotFound
 from tidewright.cloud.kubernetes import Cluster
 from tidewright.cloud.kwok import config as kwok
-from tidewright.cloud.optional import WithoutOptionalCalls
+from tidewright.cloud.optional import MadeElsewhere, WithoutOptionalCalls
 from tidewright.cloud.provider import (
     GroupOptions,
     Instance,
@@ -42,8 +42,12 @@ _NAME_ROOM: Final = 253 - _SUFFIX - 1
 _TRIES: Final = 16
 
 
-class KwokGroup:
+class KwokGroup(MadeElsewhere):
     """One group: a template and the Node objects made of it, as they were read."""
+
+    CLOUD = "kwok"
+    NOT_MADE = "groups of kwok are made by their templates"
+    NOT_REMOVED = "groups of kwok go with their templates"
 
     def __init__(
         self, provider: KwokProvider, template: kwok.GroupTemplate, nodes: Sequence[Mapping[str, Any]]
@@ -70,14 +74,6 @@ class KwokGroup:
         return self._template.max_size
 
     @property
-    def autoprovisioned(self) -> bool:
-        return False
-
-    @property
-    def atomic(self) -> bool:
-        return False
-
-    @property
     def price_per_hour(self) -> float | None:
         return None
 
@@ -100,9 +96,6 @@ class KwokGroup:
     @property
     def ignored(self) -> tuple[str, ...]:
         return ()
-
-    async def exists(self) -> bool:
-        return True
 
     @property
     def _size(self) -> int:
@@ -131,10 +124,6 @@ class KwokGroup:
             node = await self._provider.make(self._template, f"{key}/{number}", key)
             self._nodes[node["metadata"]["name"]] = node
 
-    async def atomic_increase_size(self, delta: int, *, key: str, expect: int | None = None) -> None:
-        del delta, key, expect
-        raise NotImplementedByCloud("kwok has no atomic increase")
-
     async def delete_nodes(self, instance_ids: Sequence[str], *, key: str) -> None:
         del key  # what is gone is gone
         names = [self._own(instance_id) for instance_id in dict.fromkeys(instance_ids)]
@@ -151,10 +140,6 @@ class KwokGroup:
         if owner not in ("", self.id) or not instance_id.startswith(kwok.PROVIDER):
             raise Invalid(f"{self.id}: instance {instance_id} is of {owner or 'no'} group")
         return name
-
-    async def force_delete_nodes(self, instance_ids: Sequence[str], *, key: str) -> None:
-        del instance_ids, key
-        raise NotImplementedByCloud("kwok has no forced deletion")
 
     async def decrease_target_size(self, delta: int, *, key: str, expect: int | None = None) -> None:
         """Remove the newest nodes that never were ready: one that became so meanwhile stays."""
@@ -196,21 +181,13 @@ class KwokGroup:
     async def options(self, defaults: GroupOptions) -> GroupOptions:
         return defaults
 
-    async def create(self, *, key: str) -> KwokGroup:
-        del key
-        raise NotImplementedByCloud("groups of kwok are made by their templates")
-
-    async def delete(self, *, key: str) -> None:
-        del key
-        raise NotImplementedByCloud("groups of kwok go with their templates")
-
 
 class KwokProvider(WithoutOptionalCalls):
     """Groups of the ConfigMaps of one namespace. Call `refresh` before reading groups."""
 
     NO_PRICES = "kwok has no prices"
     NO_MACHINE_TYPES = "kwok has no machine types"
-    NO_NEW_GROUPS = "groups of kwok are made by their templates"
+    NO_NEW_GROUPS = KwokGroup.NOT_MADE
 
     name = "kwok"
     promise = Promise.KEY
