@@ -306,8 +306,10 @@ async def services(cluster: Cluster, installed: list[str], nats: EmbeddedServer)
 async def services_on(cluster: Cluster, nats_url: str) -> AsyncIterator[Services]:
     """Services on a log server, ended at the end of the block."""
     stack = Services(cluster, nats_url)
-    yield stack
-    for each in (*stack.others, stack):
-        await each.supervisor.stop()
-        for name, line in each.lines:  # shown of a test that fails
-            print(f"{name}: {line}")
+    try:
+        yield stack
+    finally:
+        for each in (*stack.others, stack):
+            await each.supervisor.stop()
+            for name, line in each.lines:  # shown of a test that fails
+                print(f"{name}: {line}")

@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from tests import waiting
 from tests.e2e.autoscaler.world import PATIENCE_S, Object, World, shell, template, wants
-from tests.e2e.conftest import Cluster, Services, tidewright
+from tests.e2e.conftest import Cluster, Services, services_on, tidewright
 from tests.nats_server import EmbeddedServer
 from tidewright.events import registry
 from tidewright.events.acting import HELD_BACK, INCUMBENT
@@ -154,8 +154,7 @@ async def test_beside_an_incumbent_nothing_is_written_and_when_it_is_gone_it_goe
     world: World, rival: Rival, cluster: Cluster, installed: list[str], nats_of_the_test: EmbeddedServer
 ) -> None:
     del installed  # wanted for being there
-    services = Services(cluster, nats_of_the_test.url)
-    try:
+    async with services_on(cluster, nats_of_the_test.url) as services:
         await services.start(
             "watcher", "autoscaler", "actuator",
             watcher=("--metrics-interval", "0.5", "--incumbent-quiet", QUIET_S),
@@ -197,18 +196,13 @@ async def test_beside_an_incumbent_nothing_is_written_and_when_it_is_gone_it_goe
             await world.until(target, wants(11))
             # What was decided before it was known to be gone may still be committed behind that.
             await tail.until(lambda e: isinstance(e, ScaleWorkload) and e.replicas == 11 and not e.shadow)
-    finally:
-        await services.supervisor.stop()
-        for name, line in services.lines:  # shown of a test that fails
-            print(f"{name}: {line}")
 
 
 async def test_regardless_of_an_incumbent_when_the_operator_says_so(
     world: World, rival: Rival, cluster: Cluster, installed: list[str], nats_of_the_test: EmbeddedServer
 ) -> None:
     del installed  # wanted for being there
-    services = Services(cluster, nats_of_the_test.url)
-    try:
+    async with services_on(cluster, nats_of_the_test.url) as services:
         await rival.comes()
         await services.start(
             "watcher", "autoscaler", "actuator",
@@ -222,27 +216,16 @@ async def test_regardless_of_an_incumbent_when_the_operator_says_so(
             record = await log.last(log.subjects.fact(ALL, INCUMBENT, "", "autoscaler"))
             assert record is not None
             assert met(present=True)(registry.decode(record.body))  # it is seen, and said, all the same
-    finally:
-        await services.supervisor.stop()
-        for name, line in services.lines:  # shown of a test that fails
-            print(f"{name}: {line}")
 
 
 async def test_one_that_came_while_nobody_looked_is_not_acted_beside(
     world: World, rival: Rival, cluster: Cluster, installed: list[str], nats_of_the_test: EmbeddedServer
 ) -> None:
     del installed  # wanted for being there
-    services = Services(cluster, nats_of_the_test.url)
-    apart: list[Services] = []
-
-    def beside() -> Services:
-        apart.append(services.beside())
-        return apart[-1]
-
     looking = ("--metrics-interval", "0.5", "--incumbent-quiet", QUIET_S)
-    try:
+    async with services_on(cluster, nats_of_the_test.url) as services:
         await services.start("autoscaler")
-        watcher, first, second = beside(), beside(), beside()
+        watcher, first, second = services.beside(), services.beside(), services.beside()
         await asyncio.gather(
             watcher.start("watcher", watcher=looking),
             first.start("actuator"),
@@ -270,17 +253,12 @@ async def test_one_that_came_while_nobody_looked_is_not_acted_beside(
                 assert f"It waits: {NOBODY}" in await explain(services, world)
                 assert (await world.get(target))["spec"]["replicas"] == 6
                 assert (await world.get(wpa))["status"] == status
-                await beside().start("watcher", watcher=looking)
+                await services.beside().start("watcher", watcher=looking)
                 await alone
                 outcome = (await tail.until(lambda e: getattr(e, "decision", "") == order.id))[-1]
                 assert getattr(outcome, "reason", "") == "DryRun"
                 assert (await world.get(target))["spec"]["replicas"] == 6
                 assert (await world.get(wpa))["status"] == status
-    finally:
-        for made in (*apart, services):
-            await made.supervisor.stop()
-            for name, line in made.lines:  # shown of a test that fails
-                print(f"{name}: {line}")
 
 
 async def explain(services: Services, world: World) -> str:
