@@ -134,6 +134,7 @@ def test_the_summary_says_how_many_why_and_what_was_saved() -> None:
     assert content.saved.node_hours == pytest.approx(3)
     assert "Saved: 3.00 node-hours and 0.60 (30% of the price)" in text
     assert "obody needed node small-b for 240 s" in text
+    assert "1 removal was undone." in text
     assert "explain node/small-b --data /data" in text
 
 

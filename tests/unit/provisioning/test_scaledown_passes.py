@@ -84,6 +84,15 @@ def test_a_pod_without_a_place_keeps_its_node_and_it_is_said_which() -> None:
     assert len(cluster.unneeded) == 1
 
 
+def test_of_pods_of_which_one_finds_no_room_that_one_is_told_of() -> None:
+    cluster = Watched()
+    cluster.nodes(2, cpu=1000)
+    for name, node, cpu in (("one", "g0", 250), ("two", "g0", 250), ("three", "g1", 700)):
+        cluster.placed(name, node, shape=cluster.shape({"cpu": cpu}))
+    cluster.advance(15)
+    assert "1 of its 2 pods finds no room: ns/two (asks" in cluster.standing("g0")
+
+
 def a_node_that_stays() -> Watched:
     """One node with a pod, and one that is full."""
     cluster = Watched()

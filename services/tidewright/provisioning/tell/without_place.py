@@ -53,7 +53,8 @@ def of_node(state: State, index: Index, name: str) -> str:
         for resource, amount in sorted(first.shape.requests.items())
         if amount and resource != PODS
     )
-    pods = f"{len(without)} of its {len(movers)} pods find" if len(movers) > 1 else "its only pod finds"
+    finds = "find" if len(without) > 1 else "finds"
+    pods = f"{len(without)} of its {len(movers)} pods {finds}" if len(movers) > 1 else "its only pod finds"
     return f"{pods} no room: {', '.join(others)}{more}{f' (asks for {asks})' if asks else ''}; {_nearest(state, destinations, first.shape, row)}."
 
 

@@ -112,7 +112,8 @@ def as_text(story: NodesStory, run: NodesRun) -> str:
     content = summary(story, run)
     decisions = content.decisions
     kinds = ", ".join(f"{count} {name}" for name, count in decisions.by_type.items())
-    undone = f" {decisions.removals_undone} removals were undone." if decisions.removals_undone else ""
+    back = decisions.removals_undone
+    undone = f" {back} removal{'s were' if back > 1 else ' was'} undone." if back else ""
     lines = [
         (
             f"{decisions.total} decisions in {(run.end - run.start) / 60:.0f} minutes, seen in {run.wall_s:.0f} s:"
