@@ -12,16 +12,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from tidewright.events.base import Because, Decision
+from tidewright.events.base import Decision
 from tidewright.events.decisions import CancelTimer, RecordObjectEvent, SetTimer
-from tidewright.events.provisioning import (
-    AttemptRequest,
-    BackOffGroup,
-    CloseScaleUp,
-    DeclineScaleUp,
-    IncreaseNodeGroup,
-    PlanScaleUp,
-)
+from tidewright.events.provisioning import AttemptRequest, BackOffGroup, CloseScaleUp, PlanScaleUp
 from tidewright.host.fold.configuration import CONFIGURATION_IGNORED
 from tidewright.host.fold.parts import Measure, unmeasured
 from tidewright.kube.keys import PodKey
@@ -32,7 +25,7 @@ from tidewright.provisioning.cluster import status_map
 from tidewright.provisioning.cluster.flaws import flaws
 from tidewright.provisioning.cluster.upkeep import idle_decisions, promised, upkeep
 from tidewright.provisioning.cluster.view import View, look
-from tidewright.provisioning.fold.common import BEGINNING, CLOUD_UNREADABLE, DID_NOT_COME, EVALUATE
+from tidewright.provisioning.fold.common import CLOUD_UNREADABLE, DID_NOT_COME, EVALUATE
 from tidewright.provisioning.foresight import room as coming_room
 from tidewright.provisioning.foresight import shares
 from tidewright.provisioning.foresight.room import Covering
@@ -43,11 +36,11 @@ from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.index.resolving import shape_of
 from tidewright.provisioning.index.settling import nominated, settle
-from tidewright.provisioning.pack.classes import Demand, Item
-from tidewright.provisioning.pack.classes import items as merged
-from tidewright.provisioning.pack.demands import in_order, move, place_all, place_booked
+from tidewright.provisioning.pack.classes import Demand
+from tidewright.provisioning.pack.demands import move, place_all, place_booked
 from tidewright.provisioning.pack.grid import Grid
-from tidewright.provisioning.pending.pods import EVENTS_PER_PLAN, pending
+from tidewright.provisioning.pending.ordering import Ordering
+from tidewright.provisioning.pending.pods import pending
 from tidewright.provisioning.requests import booking, expiry, growth, placeholders, promises, reserved, turns
 from tidewright.provisioning.requests.intake import prepare
 from tidewright.provisioning.requests.work import STALENESS_S, RequestWork
@@ -55,25 +48,11 @@ from tidewright.provisioning.scaledown.live import Room
 from tidewright.provisioning.scaledown.removal import on_their_way
 from tidewright.provisioning.scaledown.removal.needed import given_back
 from tidewright.provisioning.scaleup.coming import upcoming
-from tidewright.provisioning.scaleup.orders import (
-    MAX_MESSAGE,
-    Orders,
-    ordered_plan,
-    pod_event,
-    status_event,
-    verdicts_of,
-)
-from tidewright.provisioning.scaleup.plans import MAX_NODES_TOTAL, SUCCESSFUL, Plan, Target, World
-from tidewright.provisioning.scaleup.refusals import signature
-from tidewright.provisioning.scaleup.rounds import enact, plan_all
-from tidewright.provisioning.scaleup.sharing import to_minimum
-from tidewright.provisioning.settings import LEAST_COST
+from tidewright.provisioning.scaleup.least_sizes import to_begin_with, to_least
+from tidewright.provisioning.scaleup.orders import MAX_MESSAGE, Orders, lasting, status_event
+from tidewright.provisioning.scaleup.plans import World
 from tidewright.provisioning.state import Load, Pod, State, owner_key
 from tidewright.provisioning.tell import clouds, parts
-from tidewright.provisioning.tell.sentences import because, not_triggered_message, triggered_message
-
-AGAIN_S = 300.0
-"""How long after it was told something that lasts is told again."""
 
 
 class Evaluation:
@@ -105,6 +84,7 @@ class Evaluation:
         self.starting: dict[int, str] = {}
         self.covering: Covering = {}
         self.expecting = shares.expected(state, self.index, self.now)
+        self.ordering = Ordering(self.index, self.view, self.orders, self.expecting.shares, self.decisions)
 
     def run(self) -> list[Decision]:
         settings = self.index.settings
@@ -116,14 +96,18 @@ class Evaluation:
         self._leave_alone(d for d in late.decisions if isinstance(d, BackOffGroup))
         self._warn()
         if unreadable := clouds.wrong(self.state):
-            self._standing(
+            self.decisions += lasting(
+                self.state,
+                self.now,
                 CLOUD_UNREADABLE,
                 f"{unreadable}: what was read last stays in force, and nothing is ordered there",
             )
         if ignored := clouds.ignored(self.state):
-            self._standing("GroupSettingIgnored", f"{ignored}; each counts as not said")
+            self.decisions += lasting(
+                self.state, self.now, "GroupSettingIgnored", f"{ignored}; each counts as not said"
+            )
         for flaw in flaws(self.state, self.index, self.now):
-            self._standing(flaw.reason, flaw.message, flaw.event_type)
+            self.decisions += lasting(self.state, self.now, flaw.reason, flaw.message, flaw.event_type)
         pending_pods = pending(self.state, self.index, self.now)
         self.decisions += pending_pods.told
         self.dues += pending_pods.dues + self.expecting.dues
@@ -155,12 +139,14 @@ class Evaluation:
                 self.decisions += growth.grow_on(work, short, world, self.orders)
                 self.decisions += turns.attempts(work, world, self.orders)
                 self._expect(world.grid, pool)
-                one = self._as_one(world, pool, waiting, chunks, fillings)
+                one = self.ordering.as_one(world, pool, waiting, chunks, fillings)
                 if one is None:
-                    self._scale_up(world, pool, waiting)
+                    self.ordering.scale_up(world, pool, waiting)
         else:
             unready = sum(group.counts.unready for group in self.view.groups.values())
-            self._standing("ClusterUnhealthy", f"{unready} nodes are unready: nothing is ordered")
+            self.decisions += lasting(
+                self.state, self.now, "ClusterUnhealthy", f"{unready} nodes are unready: nothing is ordered"
+            )
             self.dues += [self.now + STALENESS_S] if work.modes else []  # they expire all the same
         if fillings is None:
             fillings = one if one is not None else room.place(chunks, world)
@@ -173,9 +159,9 @@ class Evaluation:
         self.decisions += work.statuses()
         self.decisions += reserved.marked(work, held, bare)
         if settings.enforce_min:
-            self._minimum(world)
+            self.decisions += to_least(world, self.orders)
         if self.view.healthy:
-            self._begin(world)
+            self.decisions += to_begin_with(self.state, world, self.orders, self.decisions)
         if missed:
             self._take_back(world.grid)
         idle = idle_decisions(
@@ -259,13 +245,6 @@ class Evaluation:
         if message and self.state.said.get(CONFIGURATION_IGNORED) != message[:MAX_MESSAGE]:
             self.decisions.append(status_event(self.now, CONFIGURATION_IGNORED, message, "Warning"))
 
-    def _standing(self, reason: str, message: str, event_type: str = "Warning") -> None:
-        """Something that lasts: told when it begins or changes, and again after a while."""
-        at = self.state.said_at.get(reason)
-        again = at is None or at + AGAIN_S <= self.now
-        if again or self.state.said.get(reason) != message[:MAX_MESSAGE]:
-            self.decisions.append(status_event(self.now, reason, message, event_type))
-
     # --- Room ---
 
     def _world(self) -> World:
@@ -330,202 +309,6 @@ class Evaluation:
             if any(isinstance(decision, PlanScaleUp) for decision in self.decisions):
                 place_all(grid, pool)
             coming_room.place(self.expecting.shares, grid, self.covering)
-
-    # --- Scale-up ---
-
-    def _as_one(
-        self,
-        world: World,
-        pool: dict[str, Demand],
-        waiting: Sequence[tuple[PodKey, Pod]],
-        chunks: BufferWork,
-        fillings: Fillings | None,
-    ) -> Fillings | None:
-        """At least cost: one plan for pods that wait and for chunks without room, and the chunks' room with it.
-
-        None, and nothing done, where there is nothing to be planned as one, or limits leave some of it over: then pods come first.
-        """
-        if LEAST_COST not in self.index.settings.expander:
-            return None
-        if any(isinstance(decision, PlanScaleUp) for decision in self.decisions):
-            place_all(world.grid, pool)  # where requests leave room on the nodes that are ordered for them
-        real = [Item(d.shape, d.count) for d in in_order(pool.values()) if d.count]
-        pods = _with(real, coming_room.asked(self.expecting.shares))
-        if not chunks.wanted or not pods:
-            return None
-        trial = msgspec.structs.replace(world, grid=world.grid.fork())
-        placed = room.place(chunks, trial) if fillings is None else fillings
-        keys = room.lacking(chunks, placed)
-        if not keys:
-            return None
-        items = merged((i.shape, i.count) for i in (*pods, *room.asked(chunks, placed, keys)))
-        plan = plan_all(items, trial, redistribute=self.index.settings.hold)
-        left = (n for n, item in enumerate(items) if plan.placed[n] < item.count)
-        if not plan.targets or any(plan.awaiting(n) for n in left):
-            return None
-        of_pods, of_chunks = _parted(items, pods, plan)
-        of_real, of_coming = _parted(pods, real, of_pods)
-        helped = coming_room.helped(self.expecting.shares, of_coming)
-        why = [
-            *_pending(real),
-            *coming_room.why(helped),
-            room.why_ordered(room.asked(chunks, placed, keys), keys),
-        ]
-        filled = room.share(chunks, placed, keys, of_chunks)
-        names = _names(waiting, real, of_real)
-        made = ordered_plan(self.orders, plan, trial, pods=[key for keys in names for key in keys], why=why)
-        made = coming_room.for_expected(made, helped)
-        self.decisions += [room.for_buffers(decision, filled) for decision in made]
-        self._tell_triggered(plan, names)
-        world.grid = trial.grid
-        enact(world, plan, {item.shape.digest: item.shape for item in items})
-        self._decline(of_real, real, waiting, "")
-        digests = [item.shape.digest for item in items]
-        self.decisions += room.said(chunks, placed, plan, digests, placed=filled)
-        return placed
-
-    def _scale_up(self, world: World, pool: dict[str, Demand], waiting: Sequence[tuple[PodKey, Pod]]) -> None:
-        """One plan for pods that wait, and for those that are about to come; where limits leave some that wait over, they come first."""
-        real = [Item(d.shape, d.count) for d in in_order(pool.values()) if d.count]
-        coming = coming_room.asked(self.expecting.shares)
-        if self._ordered(world, real, coming, waiting) or not real or not coming:
-            return
-        self._ordered(world, real, [], waiting)
-        coming_room.place(self.expecting.shares, world.grid, {})
-        self._ordered(world, [], coming_room.asked(self.expecting.shares), waiting)
-
-    def _ordered(
-        self,
-        world: World,
-        real: Sequence[Item],
-        coming: Sequence[Item],
-        waiting: Sequence[tuple[PodKey, Pod]],
-    ) -> bool:
-        """Nodes for pods that wait (`real`) and that are about to come. False, and nothing done: not for all that wait."""
-        items = _with(real, coming)
-        if not items:
-            return True
-        plan = plan_all(items, world, redistribute=self.index.settings.hold)
-        of_real, of_coming = _parted(items, real, plan)
-        if coming and any(item.count > n for item, n in zip(real, of_real.placed, strict=True)):
-            return False
-        self._limited(plan, world, real)
-        helped = coming_room.helped(self.expecting.shares, of_coming)
-        names = _names(waiting, real, of_real)
-        if plan.targets:
-            pods = [key for keys in names for key in keys]
-            why = [*_pending(real), *coming_room.why(helped)]
-            made = ordered_plan(self.orders, plan, world, pods=pods, why=why)
-            self.decisions += coming_room.for_expected(made, helped)
-            self._tell_triggered(plan, names)
-            enact(world, plan, {item.shape.digest: item.shape for item in items})
-        self._decline(of_real, real, waiting, MAX_NODES_TOTAL if self._full(plan, world) else "")
-        return True
-
-    def _full(self, plan: Plan, world: World) -> bool:
-        return 0 < self.index.settings.max_nodes_total <= world.current_nodes and not plan.targets
-
-    def _limited(self, plan: Plan, world: World, real: Sequence[Item]) -> None:
-        """What there is to say about limits, and priorities of groups, to pods that wait."""
-        for reason in dict.fromkeys(note.reason for note in plan.notes):
-            message = "; ".join(note.sentence for note in plan.notes if note.reason == reason)
-            self._standing(reason, message)
-        most = self.index.settings.max_nodes_total
-        if real and (self._full(plan, world) or plan.event):
-            self._standing("MaxNodesTotalReached", f"{MAX_NODES_TOTAL}: {world.current_nodes} of {most}")
-
-    def _tell_triggered(self, plan: Plan, names: Sequence[Sequence[PodKey]]) -> None:
-        message = triggered_message(plan.targets)
-        count = 0
-        for keys in names:
-            for key in keys:
-                if count == EVENTS_PER_PLAN:
-                    return
-                count += 1
-                pod = self.state.pods[key]
-                self.decisions.append(
-                    pod_event(self.now, key, pod.uid, reason="TriggeredScaleUp", message=message)
-                )
-
-    def _decline(
-        self, plan: Plan, items: Sequence[Item], waiting: Sequence[tuple[PodKey, Pod]], limit: str
-    ) -> None:
-        """Pods for which nothing is ordered: recorded when the reasons change, and told to the pod."""
-        events = 0
-        existing = [g.group.id for _, g in sorted(self.view.groups.items()) if g.group.exists]
-        first: dict[str, tuple[PodKey, Pod]] = {}
-        for key, pod in waiting:
-            first.setdefault(pod.shape, (key, pod))
-        for index, item in enumerate(items):
-            lacking = item.count - plan.placed[index]
-            if lacking <= 0:
-                continue
-            why = dict.fromkeys(existing, limit) if limit else plan.why_not(index)
-            verdicts = verdicts_of(why, plan)
-            if self.state.declined.get(item.shape.digest) == signature(verdicts):
-                continue
-            self.decisions.append(
-                DeclineScaleUp(
-                    at=self.now,
-                    shape=item.shape.digest,
-                    count=lacking,
-                    verdicts=verdicts,
-                    because=(
-                        because("NoGroup"),
-                        *(because("GroupOut", group=g, reason=r) for g, r in sorted(why.items())[:20]),
-                    ),
-                )
-            )
-            key, pod = first[item.shape.digest]
-            if events < EVENTS_PER_PLAN and item.shape.digest in first:
-                events += 1
-                counted = {g: r for g, r in why.items() if g in existing} or why
-                message = not_triggered_message(counted, limit)
-                self.decisions.append(
-                    pod_event(self.now, key, pod.uid, reason="NotTriggerScaleUp", message=message)
-                )
-
-    def _minimum(self, world: World) -> None:
-        below = [g for g in world.groups if g.exists and g.target < g.min]
-        targets = to_minimum(below, world.limits)
-        if targets:
-            plan = Plan(result=SUCCESSFUL, targets=targets)
-            why = [
-                because("BelowMinimum", group=g.id, target=g.target, minimum=g.min)
-                for g in below
-                if any(t.group == g.id for t in targets)
-            ]
-            self.decisions += ordered_plan(self.orders, plan, world, pods=(), why=why)
-
-    def _begin(self, world: World) -> None:
-        """Groups that are to begin with a size get it, once."""
-        groups = self.state.groups
-        ordered = {one.target.name for one in self.decisions if isinstance(one, IncreaseNodeGroup)}
-        lifted = [
-            msgspec.structs.replace(g, min=groups[g.id].initial)
-            for g in world.groups
-            if g.id in groups
-            and g.target < groups[g.id].initial
-            and not groups[g.id].error
-            and g.id not in ordered
-        ]
-        most = world.settings.max_nodes_total
-        if not lifted or (most and ordered):
-            return  # what was ordered just now is not counted yet
-        room = most - world.current_nodes if most else sum(g.min for g in lifted)
-        targets: list[Target] = []
-        for target in to_minimum(lifted, world.limits):
-            nodes = min(target.size - target.from_size, room)
-            if nodes > 0:
-                targets.append(msgspec.structs.replace(target, size=target.from_size + nodes))
-                room -= nodes
-        if targets:
-            why = [
-                because(BEGINNING, group=t.group, target=t.from_size, initial=groups[t.group].initial)
-                for t in targets
-            ]
-            plan = Plan(result=SUCCESSFUL, targets=tuple(targets))
-            self.decisions += ordered_plan(self.orders, plan, world, pods=(), why=why)
 
     def _take_back(self, grid: Grid) -> None:
         """Orders for pods that do not come, as far as nobody else has a use for their nodes."""
@@ -594,36 +377,3 @@ def _last(loads: Sequence[Load], nodes: int) -> list[Load]:
         latest.append(Load(min(nodes, load.nodes), load.pods))
         nodes -= load.nodes
     return latest[::-1]
-
-
-def _parted(items: Sequence[Item], pods: Sequence[Item], plan: Plan) -> tuple[Plan, dict[str, int]]:
-    """Of a plan for pods and chunks the part of the pods, whose items come first, and chunks placed by shape."""
-    mine = tuple(min(pod.count, n) for pod, n in zip(pods, plan.placed, strict=False))
-    rest = {
-        item.shape.digest: n - (mine[number] if number < len(mine) else 0)
-        for number, (item, n) in enumerate(zip(items, plan.placed, strict=True))
-    }
-    return msgspec.structs.replace(plan, placed=mine), rest
-
-
-def _with(real: Iterable[Item], coming: Iterable[Item]) -> list[Item]:
-    """Pods that wait, and behind them those that are about to come, by shape."""
-    return merged((item.shape, item.count) for item in (*real, *coming))
-
-
-def _pending(items: Sequence[Item]) -> list[Because]:
-    pods = sum(item.count for item in items)
-    return [because("PodsPending", pods=pods, shapes=len(items))] if items else []
-
-
-def _names(waiting: Sequence[tuple[PodKey, Pod]], items: Sequence[Item], plan: Plan) -> list[list[PodKey]]:
-    """Per item the pods that the plan places: of those without a place, the first ones."""
-    by_shape: dict[str, list[PodKey]] = {}
-    for key, pod in waiting:
-        by_shape.setdefault(pod.shape, []).append(key)
-    names: list[list[PodKey]] = []
-    for item, placed in zip(items, plan.placed, strict=True):
-        keys = by_shape.get(item.shape.digest, [])
-        lacking = keys[len(keys) - item.count :]
-        names.append(lacking[:placed])
-    return names

@@ -2,5 +2,6 @@
 
 pods         the pods of an evaluation
 helped       the rules by which a pod causes one or not
+ordering     nodes ordered for them, and for those that are about to come
 burst        when all that comes together has come
 """

@@ -32,6 +32,8 @@ STATUS_MAP = ObjectRef(
 NAMED_PODS = 100
 MAX_MESSAGE = 1024
 """The API server refuses longer messages of object events."""
+AGAIN_S = 300.0
+"""How long after it was told something that lasts is told again."""
 
 
 class Orders:
@@ -93,6 +95,17 @@ def status_event(at: float, reason: str, message: str, event_type: str = "Normal
         message=message[:MAX_MESSAGE],
         component=COMPONENT,
     )
+
+
+def lasting(
+    state: State, now: float, reason: str, message: str, event_type: str = "Warning"
+) -> list[RecordObjectEvent]:
+    """Something that lasts: told when it begins or changes, and again after a while."""
+    at = state.said_at.get(reason)
+    again = at is None or at + AGAIN_S <= now
+    if again or state.said.get(reason) != message[:MAX_MESSAGE]:
+        return [status_event(now, reason, message, event_type)]
+    return []
 
 
 def verdicts_of(why: Mapping[NodeGroupId, str], plan: Plan | None) -> tuple[GroupVerdict, ...]:
