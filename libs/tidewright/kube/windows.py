@@ -16,8 +16,10 @@ from cronsim import CronSim, CronSimError
 from tidewright.kube.durations import parse_duration
 
 EXAMPLE = "'0 8 * * mon-fri 10h' (minute, hour, day, month and weekday in UTC, then how long)"
-_PARTS = 6
-_SHORTEST_S = 60.0
+_FIELDS = 5
+"""Of a cron expression."""
+SHORTEST_S = 60.0
+"""No window is open for less."""
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -44,26 +46,34 @@ def windows(text: str) -> tuple[Window, ...]:
     return tuple(_window(part) for part in text.split(";"))
 
 
+def unreadable(schedule: str) -> str:
+    """What of a cron expression cannot be read; empty of one that can."""
+    parts = schedule.split()
+    if len(parts) != _FIELDS:
+        return f"it has {len(parts)} instead of {_FIELDS} parts"
+    try:
+        CronSim(schedule, datetime.fromtimestamp(0, UTC))
+    except CronSimError as error:
+        return f"its {str(error).removeprefix('Bad ')} cannot be read"
+    return ""
+
+
 def _window(text: str) -> Window:
     try:
         window = _read(text)
-        CronSim(window.schedule, datetime.fromtimestamp(0, UTC))
-    except CronSimError as error:
-        said = str(error).removeprefix("Bad ")
-        raise ValueError(
-            f"{text.strip()!r}: its {said} cannot be read; valid is for instance {EXAMPLE}"
-        ) from error
     except ValueError as error:
         raise ValueError(f"{error}; valid is for instance {EXAMPLE}") from error
+    if wrong := unreadable(window.schedule):
+        raise ValueError(f"{text.strip()!r}: {wrong}; valid is for instance {EXAMPLE}")
     return window
 
 
 def _read(text: str) -> Window:
     parts = text.split()
-    if len(parts) != _PARTS:
+    if len(parts) != _FIELDS + 1:
         raise ValueError(f"{text.strip()!r} has {len(parts)} parts")
     duration_s = parse_duration(parts[-1])
-    if duration_s < _SHORTEST_S:
+    if duration_s < SHORTEST_S:
         raise ValueError(f"{text.strip()!r} is open for less than a minute")
     return Window(" ".join(parts[:-1]), duration_s)
 

@@ -402,7 +402,7 @@ async def explained_decision(source: Source, identity: str, asked: Reference | N
     service = BY_NAME.get(lookups.service_of(source.subjects, decided.record))
     explainer = explainer_of(service) if service is not None else None
     target = target_of(event) if isinstance(event, Event) else None
-    about = asked or (reference_of(target) if target is not None else Reference("", "", identity))
+    about = asked or (reference_of(target) if target is not None else Reference("decision", "", identity))
     if asked is not None and not await _is_about(source, decided, asked, service, explainer):
         shown = f" is about {reference_of(target)}" if target is not None else " is about no object"
         raise BadInput(f"--decision {identity}{shown}, not about {asked}")

@@ -457,7 +457,10 @@ def _after(value: Any) -> float:
 
 def _percentage(value: Any) -> float:
     """A part, as a number of percent with or without its sign."""
-    part = float(str(value).removesuffix("%")) / 100
+    try:
+        part = float(str(value).removesuffix("%")) / 100
+    except ValueError:
+        part = math.nan
     if not 0 <= part <= 1:
         raise ValueError("expected a percentage from 0% to 100%")
     return part
@@ -473,6 +476,10 @@ _TEXTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "min-saving": ("min_saving", _percentage),
 }
 """Settings of a form of their own: the field, and what reads it."""
+_GUARDING: dict[str, tuple[str, Any, str]] = {
+    "consolidation-budgets": ("consolidation_budgets", budgets.NOTHING, "consolidation lets no node go until it can be read"),
+}  # fmt: skip
+"""Settings that keep something from happening, which a default might not: the field, what holds while they cannot be read, and how that is said."""
 _TOTALS: dict[str, tuple[str, ...]] = {
     "cores-total": ("min_cores", "max_cores"),
     "memory-total": ("min_memory_bytes", "max_memory_bytes"),
@@ -499,7 +506,11 @@ def read(data: Mapping[str, Any]) -> tuple[Settings, tuple[str, ...]]:
                     f"{key}: not a setting of provisioning; {nearest(key, (*KEYS, *_IDLE_FLAGS))}"
                 )
         except (ValueError, TypeError, IndexError, KeyError) as error:
-            warnings.append(f"{key}={data[key]!r}: {error}; the default stays")
+            instead = "the default stays"
+            if key in _GUARDING:
+                name, guard, instead = _GUARDING[key]
+                values[name] = guard
+            warnings.append(f"{key}={data[key]!r}: {error}; {instead}")
     if "expander" in values and (wrong := _wrong_expanders(values["expander"])):
         del values["expander"]
         warnings.append(f"expander={data['expander']!r}: {wrong}; the default stays")
@@ -527,6 +538,8 @@ def _contradictions(settings: Settings, data: Mapping[str, Any]) -> Iterator[str
         value, most = getattr(settings, _NAMES[key]), getattr(settings, _NAMES[bound])
         if key in data and value > most:
             yield f"{key}={data[key]!r}: expected {bound} ({most:g}) or less; {bound} holds"
+    if not settings.scale_down and set(settings.consolidation.values()) - {modes.OFF}:
+        yield f"consolidation={data['consolidation']!r}: with scale-down-enabled=false no node goes; expected off, or scale-down-enabled=true"
 
 
 def problems(data: Mapping[str, Any]) -> tuple[str, ...]:

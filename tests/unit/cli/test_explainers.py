@@ -22,6 +22,9 @@ from tidewright.host.fold.explainer import Explainer, Reference
 from tidewright.kube import kinds
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "events"
+RECORDED = Path(__file__).parents[2] / "recorded" / "chaos.twlog"
+PLAN = "provisioning.all.284.3"
+"""A PlanScaleUp of that log."""
 UNTOLD: dict[str, dict[type[Event], str]] = {
     "autoscaler": UNTOLD_BY_THE_AUTOSCALER,
     "spread": {SetStatus: "says what was decided once more"},
@@ -94,3 +97,10 @@ def test_what_is_decided_with_it_about_another_object_is_told_with_that_object(
     assert main.run(asked) == 0
     said = capsys.readouterr().out.partition("  With it:\n")[2]
     assert said.startswith("    pod/team-0/app-0-b8xfmhgxjw-bl6v2: set deletion cost 100\n    set status")
+
+
+def test_what_is_said_of_a_decision_about_no_object_is_headed_by_its_id(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main.run(["explain", "--decision", PLAN, "--log", str(RECORDED)]) == 0
+    assert capsys.readouterr().out.startswith(f"decision/{PLAN}, as of ")

@@ -198,7 +198,7 @@ def test_a_pod_that_comes_has_its_node_rest_anew() -> None:
     [
         ("0", "It stays: consolidation-budgets let no node of group g go now."),
         ([{"nodes": "0", "schedule": "@daily", "duration": "24h"}], "let no node of group g go until 20"),
-        ([{"nodes": "0", "reasons": ["Underutilized"]}], "let no node of group g go now."),
+        ([{"nodes": "0", "reasons": ["Underutilized"]}], "let no used node of group g go now."),
     ],
 )
 def test_a_node_that_budgets_keep_says_so_and_until_when(given: Any, said: str) -> None:
@@ -293,26 +293,67 @@ def test_budgets_hold_in_their_windows_and_for_their_reasons() -> None:
             {"g": "all"},
             "of group g expected off, empty, underutilised or replace, not 'all'",
         ),
-        ("consolidation-budgets", {"g": "x"}, "of group g nodes='x': expected 0 or more"),
         ("consolidate-after", -1, "expected a duration, or Never"),
         ("min-saving", "120%", "expected a percentage from 0% to 100%"),
+        ("min-saving", "much", "expected a percentage from 0% to 100%"),
         ("spot-types-min", -1, "expected 0 or more"),
-        ("consolidation-budgets", "-1", "nodes='-1': expected 0 or more"),
-        (
-            "consolidation-budgets",
-            "101%",
-            "nodes='101%': expected 0 or more, or a percentage from 0% to 100%",
-        ),
-        ("consolidation-budgets", [{"nodes": 1, "schedule": "0 9 * * *"}], "schedule and duration belong"),
-        ("consolidation-budgets", [{"nodes": 1, "reasons": ["Drifted"]}], "reasons: expected Empty or Under"),
-        ("consolidation-budgets", ["x"], "'x': expected an object"),
-        ("consolidation-budgets", '[{"nodes": 1}]', "it is text: a list of budgets stands there as it is"),
     ],
 )
 def test_what_cannot_be_read_keeps_its_default_and_says_what_may(key: str, value: Any, said: str) -> None:
     settings, (warning,) = read({key: value})
     assert settings == Settings()
     assert warning.startswith(f"{key}={value!r}: {said}")
+
+
+def timed(schedule: Any, duration: Any) -> list[JsonObject]:
+    return [{"nodes": 0, "schedule": schedule, "duration": duration}]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"g": "x"}, "of group g nodes='x': expected 0 or more"),
+        ("-1", "nodes='-1': expected 0 or more"),
+        ("101%", "nodes='101%': expected 0 or more, or a percentage from 0% to 100%"),
+        ([{"nodes": True}], "nodes=True: expected 0 or more"),
+        ([{"reasons": ["Empty"]}], "nodes is missing: expected 0 or more"),
+        ([{"node": 1}], "node: no field of a budget; it has nodes, schedule, duration and reasons"),
+        ([{"nodes": 1, "reasons": ["Drifted"]}], "reasons: expected Empty or Underutilized, or both, not Drifted"),
+        ([{"nodes": 1, "reasons": "Empty"}], "reasons='Empty': expected a list, with Empty or Under"),
+        (["x"], "'x': expected an object with nodes"),
+        ('[{"nodes": 1}]', "it is text: a list of budgets stands there as it is"),
+        ({"nodes": 0}, "expected budgets in a list, as [{nodes: 10%}]"),
+        ({"nodes": 0, "reasons": ["Empty"]}, "expected budgets in a list, as [{nodes: 10%}]"),
+        (timed("0 9 * * *", None), "schedule stands there without duration: they belong together"),
+        (timed("", "8h"), "duration stands there without schedule: they belong together"),
+        (timed("0 25 * * *", "8h"), "schedule='0 25 * * *': its hour cannot be read; expected minute, hour"),
+        (timed("@dayly", "8h"), "schedule='@dayly': it has 1 instead of 5 parts; expected minute, hour"),
+        (timed(9, "8h"), "schedule=9: it has 1 instead of 5 parts"),
+        (timed("0 9 * * * 2h; 0 8 * * *", "8h"), "schedule='0 9 * * * 2h; 0 8 * * *': it has 11 instead of 5 parts"),
+        (timed("0 9 * * *", "8 hours"), "duration='8 hours': expected a minute or more, as 8h or 1h30m"),
+        (timed("0 9 * * *", 8), "duration=8: expected a minute or more"),
+        (timed("0 9 * * *", "30s"), "duration='30s': expected a minute or more"),
+    ],
+)  # fmt: skip
+def test_budgets_that_cannot_be_read_let_nothing_go_and_say_what_may_stand_there(
+    value: Any, said: str
+) -> None:
+    settings, (warning,) = read({"consolidation-budgets": value})
+    for reason in budgets.REASONS:
+        assert left(budgets.of_group(settings.consolidation_budgets, "g"), reason, 60, 0, 0.0) == 0
+    assert warning.startswith(f"consolidation-budgets={value!r}: {said}")
+    assert warning.endswith("; consolidation lets no node go until it can be read")
+
+
+def test_a_group_may_be_called_as_a_field_of_a_budget_is() -> None:
+    assert budgets.read_by_group({"nodes": [{"nodes": 3}]})["nodes"] == read_budgets(3)
+
+
+@pytest.mark.parametrize("mode", ["replace", {"g": "empty"}])
+def test_consolidation_without_scale_down_is_said_to_come_to_nothing(mode: Any) -> None:
+    _, (warning,) = read({"consolidation": mode, "scale-down-enabled": False})
+    assert warning.startswith(f"consolidation={mode!r}: with scale-down-enabled=false no node goes")
+    assert read({"consolidation": "off", "scale-down-enabled": False})[1] == ()
 
 
 def test_a_mode_that_yaml_reads_as_false_is_off() -> None:

@@ -17,6 +17,7 @@ from tidewright.provisioning.consolidation import budgets, protection, spot
 from tidewright.provisioning.consolidation.kept import MOVED_REST_S
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell import what_if_scaledown
+from tidewright.provisioning.tell.sentences import sentence
 
 PROTECTED = {protection.DO_NOT_DISRUPT: "true"}
 
@@ -163,7 +164,7 @@ def test_what_does_not_come_in_time_is_taken_back_and_said_and_the_group_left_al
     assert cluster.marked() == set()
     assert len(cluster.of(p.BackOffGroup)) == 1
     (said,) = cluster.object_events("ReplacementGivenUp")
-    assert "dear0 are not replaced by 1 of group cheap after all" in said.message
+    assert "in place of dear0 there will not be 1 of group cheap after all" in said.message
     assert len(cluster.of(p.ReplaceNodes)) == 1
 
 
@@ -270,7 +271,37 @@ def test_budgets_let_none_go(budget: Any) -> None:
     cluster = dear_and_cheap({"consolidation-budgets": budget})
     cluster.advance(600)
     assert cluster.of(p.ReplaceNodes) == []
-    assert "consolidation-budgets let no node of group dear go." in cluster.standing("dear0")
+    assert "consolidation-budgets let no node of group dear go now." in cluster.standing("dear0")
+
+
+def test_a_budget_for_used_nodes_says_so_and_one_for_empty_ones_lets_them_go() -> None:
+    cluster = dear_and_cheap({"consolidation-budgets": [{"nodes": "0", "reasons": ["Underutilized"]}]})
+    cluster.advance(600)
+    assert cluster.of(p.ReplaceNodes) == []
+    assert "consolidation-budgets let no used node of group dear go now." in cluster.standing("dear0")
+    cluster = dear_and_cheap({"consolidation-budgets": [{"nodes": "0", "reasons": ["Empty"]}]})
+    cluster.advance(1200)
+    assert cluster.ended() == [("Done", "")]
+
+
+def test_nodes_that_disruption_budgets_keep_from_being_replaced_together_say_so() -> None:
+    cluster = Pools()
+    cluster.pool("dear", 3, cpu=8000, price=1_000_000)
+    cluster.pool("big", 0, cpu=16000, price=1_500_000)
+    for i in range(3):
+        cluster.running(f"p{i}", f"dear{i}", 5000)
+    cluster.boots_s("big", 60)
+    cluster.budget("guard", 1)
+    cluster.advance(600)
+    assert cluster.of(p.ReplaceNodes) == []
+    assert (
+        "It is one of 3 such nodes, which are not replaced together: "
+        "of the pods on them disruption budget ns/guard lets 1 of 3 go."
+    ) in cluster.standing("dear0")
+    cluster.budget("guard", 3)
+    cluster.advance(1200)
+    assert "of the pods on them" not in cluster.standing("dear0")
+    assert cluster.of(p.ReplaceNodes)
 
 
 def test_it_is_said_until_when_budgets_let_none_go() -> None:
@@ -460,3 +491,24 @@ def test_a_proposal_that_lapses_leaves_the_other() -> None:
     assert left.nodes == ("late0",)
     (lapsed,) = [one for one in cluster.of(p.ProposeReplacement) if one.instead]
     assert (lapsed.nodes, lapsed.instead) == ((), ("dear0",))
+
+
+def test_what_is_replaced_or_would_be_is_not_said_to_stay() -> None:
+    cluster = dear_and_cheap()
+    cluster.pool("other", 1, cpu=8000, price=None)
+    cluster.running("large", "other0", 7000)
+    cluster.comes = False
+    for under_way in (False, True):
+        cluster.advance(300 if under_way else 40)
+        answer = preview(cluster)
+        assert [(one.nodes, one.under_way) for one in answer.replacing] == [(("dear0",), under_way)]
+        assert answer.staying == {"NoPlaceToMovePods": ("other0",)}
+
+
+def test_what_is_said_of_a_replacement_that_is_over_begins_with_no_name() -> None:
+    cluster = dear_and_cheap()
+    cluster.advance(1200)
+    (over,) = cluster.of(p.EndReplacement)
+    assert [sentence(why) for why in over.because] == [
+        "in place of dear0 there is now 1 of group cheap: 0.3000 an hour instead of 1.0000"
+    ]

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from tidewright.kube.windows import Window, standing, windows
+from tidewright.kube.durations import parse_duration
+from tidewright.kube.windows import SHORTEST_S, Window, standing, unreadable, windows
 from tidewright.provisioning.consolidation.modes import OTHERS
 
 EMPTY, UNDERUTILISED = "Empty", "Underutilized"
@@ -52,7 +53,7 @@ class Disruptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def windows(self) -> tuple[Window, ...]:
         """When it holds, of one with a schedule; the words for schedules are those of cron."""
-        return windows(f"{_WORDS.get(self.schedule, self.schedule)} {self.duration}")
+        return windows(f"{_in_fields(self.schedule)} {self.duration}")
 
     def amount(self, size: int) -> int:
         """Nodes of a group of this size that may be away at a time."""
@@ -61,9 +62,13 @@ class Disruptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return int(self.nodes)
 
 
+_FIELDS = frozenset(Disruptions.__struct_fields__)
+_NAMED = "nodes, schedule, duration and reasons"
 DEFAULT = (Disruptions(nodes="10%"),)
 Budgets = Mapping[str, tuple[Disruptions, ...]]
 """Group, or `*` for the others, to its budgets."""
+NOTHING: Budgets = {OTHERS: (Disruptions(nodes="0"),)}
+"""What holds where budgets were written that cannot be read: they are there to keep nodes, and the default lets some go."""
 
 
 def read_by_group(value: Any) -> dict[str, tuple[Disruptions, ...]]:
@@ -74,6 +79,10 @@ def read_by_group(value: Any) -> dict[str, tuple[Disruptions, ...]]:
     """
     if not isinstance(value, Mapping):
         return {OTHERS: read_budgets(value)}
+    if _is_budget(value):
+        raise ValueError(
+            "expected budgets in a list, as [{nodes: 10%}], or an object of groups; those of a group `nodes` are a list, too"
+        )
     found: dict[str, tuple[Disruptions, ...]] = {}
     for group, several in value.items():
         try:
@@ -81,6 +90,11 @@ def read_by_group(value: Any) -> dict[str, tuple[Disruptions, ...]]:
         except (TypeError, ValueError) as error:
             raise ValueError(f"of group {group} {error}") from error
     return found
+
+
+def _is_budget(value: Mapping[Any, Any]) -> bool:
+    """Whether an object is one budget rather than one of groups, of which one may be called as a field is."""
+    return set(value) <= _FIELDS and isinstance(value.get("nodes"), int | str)
 
 
 def of_group(given: Budgets, group: str) -> tuple[Disruptions, ...]:
@@ -105,19 +119,50 @@ def read_budgets(value: Any) -> tuple[Disruptions, ...]:
 
 def _read(given: Any) -> Disruptions:
     if not isinstance(given, Mapping):
-        raise TypeError(f"{given!r}: expected an object with nodes, schedule, duration and reasons")
-    budget = msgspec.convert({**given, "nodes": str(given.get("nodes", ""))}, Disruptions)
-    number = budget.nodes.removesuffix(_PART)
-    if not number.isdecimal() or (budget.nodes.endswith(_PART) and int(number) > 100):
-        raise ValueError(f"nodes={budget.nodes!r}: expected 0 or more, or a percentage from 0% to 100%")
-    if bool(budget.schedule) != bool(budget.duration):
-        raise ValueError("schedule and duration belong together: one of them is missing")
-    if budget.schedule:
-        budget.windows()
-    unknown = [reason for reason in budget.reasons if reason not in REASONS]
+        raise TypeError(f"{given!r}: expected an object with {_NAMED}")
+    unknown = [str(key) for key in given if key not in _FIELDS]
     if unknown:
-        raise ValueError(f"reasons: expected {' or '.join(REASONS)}, not {', '.join(unknown)}")
-    return budget
+        raise ValueError(f"{', '.join(unknown)}: no field of a budget; it has {_NAMED}")
+    nodes = given.get("nodes")
+    number = str(nodes).removesuffix(_PART)
+    if isinstance(nodes, bool) or not number.isdecimal() or (number != str(nodes) and int(number) > 100):
+        there = f"nodes={nodes!r}" if "nodes" in given else "nodes is missing"
+        raise ValueError(f"{there}: expected 0 or more, or a percentage from 0% to 100%")
+    reasons = given.get("reasons") or []
+    known = f"{' or '.join(REASONS)}, or both"
+    if not isinstance(reasons, list):
+        raise TypeError(f"reasons={reasons!r}: expected a list, with {known}")
+    if others := [str(reason) for reason in reasons if reason not in REASONS]:
+        raise ValueError(f"reasons: expected {known}, not {', '.join(others)}")
+    schedule, duration = _times(given.get("schedule") or "", given.get("duration") or "")
+    return Disruptions(nodes=str(nodes), schedule=schedule, duration=duration, reasons=tuple(reasons))
+
+
+def _times(schedule: Any, duration: Any) -> tuple[str, str]:
+    """When a budget holds, and for how long, both or neither."""
+    if bool(schedule) != bool(duration):
+        there, missing = ("schedule", "duration") if schedule else ("duration", "schedule")
+        raise ValueError(f"{there} stands there without {missing}: they belong together")
+    if not schedule:
+        return "", ""
+    wrong = unreadable(_in_fields(str(schedule)))
+    if wrong:
+        raise ValueError(
+            f"schedule={schedule!r}: {wrong}; expected minute, hour, day, month and weekday of cron in UTC, "
+            f"as '0 8 * * mon-fri', or one of {', '.join(_WORDS)}"
+        )
+    try:
+        long_enough = parse_duration(str(duration)) >= SHORTEST_S
+    except ValueError:
+        long_enough = False
+    if not long_enough:
+        raise ValueError(f"duration={duration!r}: expected a minute or more, as 8h or 1h30m")
+    return str(schedule), str(duration)
+
+
+def _in_fields(schedule: str) -> str:
+    """A schedule in the fields of cron, also of one that is a word for them."""
+    return _WORDS.get(schedule, schedule)
 
 
 def left(budgets: Sequence[Disruptions], reason: str, size: int, away: int, now: float) -> int:

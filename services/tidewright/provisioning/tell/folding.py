@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from tidewright.events.provisioning import GroupVerdict
 from tidewright.provisioning.tell.capitals import capital
+from tidewright.provisioning.tell.in_number import in_number
 
 NAMED = 4
 """Names that are given of many."""
@@ -59,7 +60,8 @@ def verdicts(all_of_them: Iterable[GroupVerdict]) -> list[str]:
     lines: list[str] = []
     out: dict[str, str] = {}
     for verdict in all_of_them:
-        size = f"{verdict.nodes} nodes for {verdict.pods} pods, {verdict.waste_permille / 20:.1f} % of their cpu and memory unused"
+        held = in_number(f"{verdict.nodes} nodes for {verdict.pods} pods")
+        size = f"{held}, {verdict.waste_permille / 20:.1f} % of their cpu and memory unused"
         if verdict.chosen:
             lines.append(f"Group {verdict.group} was chosen: {size}.")
         elif verdict.nodes:

@@ -102,7 +102,7 @@ def _replaced(event: p.ProposeReplacement | p.ReplaceNodes | p.EndReplacement) -
     others = _named(f"{count} of group {group}" for group, count in sorted(event.groups.items()))
     if isinstance(event, p.EndReplacement):
         if event.result == "Done":
-            return f"{nodes} are replaced by {others}"
+            return f"{nodes} {'is' if len(event.nodes) == 1 else 'are'} replaced by {others}"
         return f"do not replace {nodes} by {others} after all ({event.reason}): {event.message}"
     price = f"{event.after_micro / 1e6:.4f} instead of {event.before_micro / 1e6:.4f} an hour"
     if isinstance(event, p.ReplaceNodes):

@@ -18,7 +18,8 @@ from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.scaledown import passes
 from tidewright.provisioning.scaledown.candidates import eligible
 from tidewright.provisioning.scaledown.cards import Card
-from tidewright.provisioning.scaledown.drain.rules import CONTROLLER_NOT_FOUND
+from tidewright.provisioning.scaledown.drain.budgets import Allowance
+from tidewright.provisioning.scaledown.drain.rules import CONTROLLER_NOT_FOUND, mirrored, of_daemons
 from tidewright.provisioning.scaledown.going import timers, whole
 from tidewright.provisioning.scaledown.going.cooldown import cool_at
 from tidewright.provisioning.scaledown.lately import last_of
@@ -128,13 +129,22 @@ def _until(state: State, index: Index, name: str, reason: str, said: str) -> str
             return "It is used, and consolidate-after is Never: consolidation leaves it alone."
         return f"{said.removesuffix('.')}, until {readable(until)} UTC at least."
     if reason == budgets.EXHAUSTED:
-        given = budgets.of_group(settings.consolidation_budgets, group)
-        size = sum(node.group == group for node in state.nodes.values())
         for_what = budgets.UNDERUTILISED if name in index_of(state).busy else budgets.EMPTY
-        if not budgets.left(given, for_what, size, 0, state.now):
-            when = _changing(given, group, state.now) or " now"
-            return f"It stays: consolidation-budgets let no node of group {group} go{when}."
+        if closed := _closed(state, settings, group, for_what):
+            return f"It stays: {closed}."
     return said
+
+
+def _closed(state: State, settings: Settings, group: str, reason: str) -> str:
+    """How budgets let no node of a group go for a reason, however few are away; empty where they let one."""
+    given = budgets.of_group(settings.consolidation_budgets, group)
+    size = sum(node.group == group for node in state.nodes.values())
+    shut = [each for each in budgets.REASONS if not budgets.left(given, each, size, 0, state.now)]
+    if reason not in shut:
+        return ""
+    which = "" if len(shut) > 1 else "empty " if reason == budgets.EMPTY else "used "
+    until = _changing(given, group, state.now) or " now"
+    return f"consolidation-budgets let no {which}node of group {group} go{until}"
 
 
 def _changing(given: Sequence[budgets.Disruptions], group: str, now: float) -> str:
@@ -192,6 +202,8 @@ def _needed(state: State, index: Index, name: str, card: Card) -> list[str]:
             said = f"{said.removesuffix('.')}: {which}"
         if paused.reason == NO_PLACE and (closed := _replacing_closed(state, index, card.node.group)):
             said = f"{said.removesuffix('.')}. {closed}"
+        if paused.reason == NOTHING_CHEAPER and (which := _not_together(state, index)):
+            said = f"{said} {which}"
         if paused.pod and paused.pod not in state.pods:
             said = f"{said.removesuffix('.')}; that pod is gone."
         return [f"{said} {_again(state, paused)}"]
@@ -210,14 +222,39 @@ def _needed(state: State, index: Index, name: str, card: Card) -> list[str]:
 
 def _replacing_closed(state: State, index: Index, group: str) -> str:
     """What is said where a node could be replaced but for the budgets of its group, which let none go however few are away."""
-    settings, size = index.settings, sum(node.group == group for node in state.nodes.values())
+    settings = index.settings
     if modes.mode_of(settings.consolidation, group) != modes.REPLACE:
         return ""
-    given = budgets.of_group(settings.consolidation_budgets, group)
-    if budgets.left(given, budgets.UNDERUTILISED, size, 0, state.now):
+    closed = _closed(state, settings, group, budgets.UNDERUTILISED)
+    return f"Whether it could be replaced for less is not looked at: {closed}." if closed else ""
+
+
+def _not_together(state: State, index: Index) -> str:
+    """What is said of nodes for which nothing cheaper was found alone, where disruption budgets keep them from being replaced together."""
+    alone = [
+        name
+        for name, paused in state.paused.items()
+        if paused.reason == NOTHING_CHEAPER and not paused.pod and name in state.nodes
+    ]
+    if len(alone) < 2:
         return ""
-    until = _changing(given, group, state.now)
-    return f"Whether it could be replaced for less is not looked at: consolidation-budgets let no node of group {group} go{until}."
+    scene = LiveScene.of(state, index, state.now)
+    allowance = Allowance(scene.budgets)
+    leave = Counter(
+        key
+        for name in alone
+        for pod in scene.pods(name)
+        if not (of_daemons(pod) or mirrored(pod))
+        for key in allowance.covering(pod)
+    )
+    short = [
+        f"{key} lets {allowance.left(key)} of {pods}"
+        for key, pods in sorted(leave.items())
+        if pods > allowance.left(key)
+    ]
+    if not short:
+        return ""
+    return f"It is one of {len(alone)} such nodes, which are not replaced together: of the pods on them disruption budget {' and '.join(short)} go."
 
 
 def _again(state: State, paused: Paused) -> str:

@@ -72,7 +72,7 @@ class ScaleDownAnswer(msgspec.Struct, frozen=True, kw_only=True):
         going: nodes that would go now, in their order.
         replacing: what others that cost less would replace, or do; at most one at a time.
         later: nodes that nobody needs and that wait; why.
-        staying: reason to nodes that stay for it.
+        staying: reason to nodes that stay for it; none of those that are replaced, or would be.
         saves_micro: price of one hour of what goes now or later, as far as prices are known.
         cooling: nothing goes now, since nodes have just come or gone.
         healthy: not too many nodes are unready.
@@ -99,8 +99,10 @@ def preview(state: State, now: float) -> ScaleDownAnswer:
         return ScaleDownAnswer(going=(), later={}, staying=stay, saves_micro=None, cooling=False, healthy=off)
     cools = cooling(state, room, index.settings, state.now)
     plan = whole_pass(state, index, room, state.now)
+    replacing = _replacing(state, room, plan)
+    goes = {name for one in replacing for name in one.nodes if name not in state.removals}
     stays: dict[str, list[str]] = {}
-    for name in sorted(set(state.nodes) - set(plan.unneeded)):
+    for name in sorted(set(state.nodes) - set(plan.unneeded) - goes):
         stays.setdefault(_why(state, plan, cards.cards[name], needed=name in room.needed), []).append(name)
     going = tuple(_leaving(state, plan, leaver.name, drains=leaver.drains) for leaver in plan.going)
     prices = [_price(state, name) for name in plan.unneeded]
@@ -115,7 +117,7 @@ def preview(state: State, now: float) -> ScaleDownAnswer:
         saves_micro=sum(known) if known else None,
         cooling=cools,
         healthy=True,
-        replacing=_replacing(state, room, plan),
+        replacing=replacing,
     )
 
 
