@@ -14,8 +14,8 @@ from tests.attacks.conftest import filled
 from tests.ports import free_port
 from tests.waiting import until
 from tidewright.asking.exports import exported, imported, part_of
+from tidewright.asking.running_log import RunningLog
 from tidewright.asking.services import EVERY
-from tidewright.asking.source import RunningLog
 from tidewright.cli.contract.permissions import ARCHIVE, INSTALLER
 from tidewright.host.loop.membership import BucketMembership
 from tidewright.log.connection import Log

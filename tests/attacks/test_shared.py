@@ -20,8 +20,8 @@ from tests.attacks.bus import run_server
 from tests.ports import free_port
 from tests.waiting import until
 from tidewright.asking.questions import ROOT
+from tidewright.asking.running_log import RunningLog
 from tidewright.asking.services import DECIDERS, EVERY
-from tidewright.asking.source import RunningLog
 from tidewright.cli.contract.permissions import (
     ARCHIVE,
     INSTALLER,

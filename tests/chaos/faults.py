@@ -36,8 +36,8 @@ from tests.chaos.scenario import PEAK, VALLEY, Scenario, nodes_for
 from tests.chaos.servers import COUNT, Servers
 from tests.chaos.timeline import Came
 from tests.waiting import until
+from tidewright.asking.running_log import RunningLog
 from tidewright.asking.services import DECIDERS, SERVICES, Role, Service
-from tidewright.asking.source import RunningLog
 from tidewright.asking.verify import verified
 from tidewright.cli.console import Printer
 from tidewright.cli.stack import HOST, Stack, StackOptions

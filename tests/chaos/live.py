@@ -31,8 +31,8 @@ from tests.chaos.network import Cutter, Linked
 from tests.chaos.scenario import FINAL, VALLEY, Scenario, nodes_for
 from tests.chaos.servers import COUNT, Servers
 from tests.chaos.state import SPREADS, final_state, off_the_plateau, off_the_valley, unsettled
+from tidewright.asking.running_log import RunningLog
 from tidewright.asking.services import DECIDERS, SERVICES, Role
-from tidewright.asking.source import RunningLog
 from tidewright.asking.verify import verified
 from tidewright.cli.console import Printer
 from tidewright.cli.stack import Stack, StackOptions

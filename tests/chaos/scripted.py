@@ -31,9 +31,9 @@ import msgspec
 from tests.chaos.findings import Ledger
 from tests.looking import looked_at
 from tests.ports import free_port
+from tidewright.asking.running_log import RunningLog
 from tidewright.asking.service_state import inputs_of
 from tidewright.asking.services import BY_NAME, DECIDERS, load
-from tidewright.asking.source import RunningLog
 from tidewright.asking.verify import verified
 from tidewright.cli.console import Printer
 from tidewright.cli.stack import HOST

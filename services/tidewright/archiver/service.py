@@ -14,7 +14,7 @@ from tidewright.archive.sealing import Sealer
 from tidewright.archive.store import Store, opened
 from tidewright.archiver.stretches import next_stretch
 from tidewright.asking.archived import same_log
-from tidewright.asking.source import RunningLog
+from tidewright.asking.running_log import RunningLog
 from tidewright.host.process.process import Process
 from tidewright.host.process.service import LogOptions, connect, find_stream, pause
 from tidewright.log.diagnostics import get_logger

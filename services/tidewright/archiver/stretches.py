@@ -5,8 +5,9 @@ from __future__ import annotations
 from tidewright.archive.sealing import Stretch, whole_commits
 from tidewright.archive.segment import Head
 from tidewright.asking.exports import kept_states, key_records
+from tidewright.asking.running_log import RunningLog
 from tidewright.asking.services import SERVICES, Role
-from tidewright.asking.source import RunningLog, ends_of
+from tidewright.asking.source import ends_of
 from tidewright.events.version import __version__
 from tidewright.log.export import Manifest
 from tidewright.log.reader import Record

@@ -11,9 +11,12 @@ manifests        files that users hand over
 answers/         what each question is answered with, typed
 questions        those that can be asked over HTTP, with their parameters
 tables           tables for people, and text of others made harmless
-source           the log that is asked: a running one, or a file that was exported
+opening          which log is asked, by the options, and how it is reached
+source           what is asked of one, wherever it is
+running_log      one that is being written
 exported         a file, with an index made when it is first needed
 archived         a sealed archive, and behind it what the running log has that is not sealed yet
+trust            whose keys are believed
 postponed        what libraries import only in case: imported when it is used
 objects          KIND/NAME as people write it, and times
 point_in_time    everything up to a time or a sequence, found without reading the log

@@ -16,10 +16,12 @@ from tidewright.archive.store import opened
 from tidewright.asking.errors import BadInput, Unavailable, translated
 from tidewright.asking.exported import ExportedLog
 from tidewright.asking.exports import erases, key_records
+from tidewright.asking.opening import opened as log_opened
 from tidewright.asking.options import AskedLogOptions
 from tidewright.asking.running import located
-from tidewright.asking.source import Anchors, RunningLog, anchors_of, ends_of
-from tidewright.asking.source import opened as log_opened
+from tidewright.asking.running_log import RunningLog
+from tidewright.asking.source import ends_of
+from tidewright.asking.trust import Anchors, anchors_of
 from tidewright.events.version import __version__
 from tidewright.host.fold.verify import Difference, Report
 from tidewright.log.errors import WrongStream

@@ -20,7 +20,8 @@ from tidewright.asking.errors import BadInput
 from tidewright.asking.kept_folds import KeptFolds
 from tidewright.asking.progress import progress
 from tidewright.asking.remembered import Answered
-from tidewright.asking.source import Anchors, keyring_of, matches, vouching
+from tidewright.asking.source import matches
+from tidewright.asking.trust import Anchors, keyring_of, vouching
 from tidewright.log.export import ExportFile
 from tidewright.log.last_per_subject import Heard
 from tidewright.log.reader import Record

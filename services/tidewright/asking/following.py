@@ -8,7 +8,8 @@ from contextlib import aclosing
 import msgspec
 
 from tidewright.asking.lookups import Found, decoded
-from tidewright.asking.source import SOON, Source
+from tidewright.asking.running_log import SOON
+from tidewright.asking.source import Source
 from tidewright.asking.told_time import told
 from tidewright.events.base import Event
 from tidewright.log.reader import WINDOW

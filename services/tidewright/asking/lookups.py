@@ -14,8 +14,9 @@ import msgspec
 
 from tidewright.asking.errors import BadInput
 from tidewright.asking.objects import KNOWN
+from tidewright.asking.running_log import SOON
 from tidewright.asking.services import BY_NAME, Role
-from tidewright.asking.source import SOON, Source
+from tidewright.asking.source import Source
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, ObjectRef, Outcome
 from tidewright.events.decisions import Effect

@@ -14,10 +14,10 @@ from tidewright.asking.diff import BOOKKEEPING, Change, Differences, answer, com
 from tidewright.asking.errors import BadInput
 from tidewright.asking.lines import line, title
 from tidewright.asking.manifests import one_document
+from tidewright.asking.opening import opened
 from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.service_state import deciders
 from tidewright.asking.services import load
-from tidewright.asking.source import opened
 from tidewright.asking.tables import plain
 from tidewright.events.base import Decision
 from tidewright.host.fold.configuration import ConfigPart

@@ -15,10 +15,10 @@ from tidewright.asking.answers.form import builtins, stamp
 from tidewright.asking.errors import BadInput
 from tidewright.asking.events import CLASSES, Class, found, wanted
 from tidewright.asking.lines import answer, decision_of, line, object_of, subject_object, title
+from tidewright.asking.opening import FromFile, opened
 from tidewright.asking.options import AskedLogOptions, Output, not_negative
 from tidewright.asking.ordered import in_order
 from tidewright.asking.point_in_time import moment_of
-from tidewright.asking.source import FromFile, opened
 from tidewright.asking.tables import as_yaml, cell, plain
 from tidewright.asking.told_time import told
 from tidewright.events import registry

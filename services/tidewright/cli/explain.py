@@ -12,9 +12,9 @@ from tidewright.asking.errors import BadInput
 from tidewright.asking.explain import Explanation, explained, explained_decision
 from tidewright.asking.namespaces import Namespace, meant
 from tidewright.asking.objects import named, spoken
+from tidewright.asking.opening import FromFile, opened
 from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.point_in_time import moment_of
-from tidewright.asking.source import FromFile, opened
 from tidewright.asking.tables import plain
 
 

@@ -13,10 +13,10 @@ from cyclopts import Parameter
 
 from tidewright.asking.errors import BadInput, CommandError, Unavailable, translated
 from tidewright.asking.exports import exported, imported, part_of
+from tidewright.asking.opening import FromFile, folder_served, opened
 from tidewright.asking.options import THE_LOG, AskedLogOptions, LogOptions
 from tidewright.asking.progress import progress
 from tidewright.asking.services import DECIDERS
-from tidewright.asking.source import FromFile, folder_served, opened
 from tidewright.asking.withholding import Withholding, left_out_of
 from tidewright.kube.times import readable
 from tidewright.log.connection import Log

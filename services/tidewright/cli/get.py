@@ -17,9 +17,10 @@ from tidewright.asking.answers.listing import KindList, ListedObject, ObjectList
 from tidewright.asking.errors import BadInput
 from tidewright.asking.namespaces import Namespace, meant
 from tidewright.asking.objects import CLUSTER_SCOPED, kind_of, named, spoken
+from tidewright.asking.opening import FromFile, opened
 from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.point_in_time import moment_of
-from tidewright.asking.source import FromFile, Source, opened
+from tidewright.asking.source import Source
 from tidewright.asking.tables import table
 from tidewright.host.fold.explainer import Reference
 from tidewright.kube.times import typed_seconds

@@ -11,11 +11,11 @@ from tidewright.asking.answers.form import builtins
 from tidewright.asking.answers.series import ObjectSeries, SeriesLine
 from tidewright.asking.namespaces import Namespace, meant
 from tidewright.asking.objects import named, spoken
+from tidewright.asking.opening import FromFile, opened
 from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.point_in_time import moment_of
 from tidewright.asking.series import POINTS
 from tidewright.asking.series import series as series_of
-from tidewright.asking.source import FromFile, opened
 from tidewright.asking.tables import plain, table
 from tidewright.cli.chart import chart
 from tidewright.kube.times import readable, typed_seconds

@@ -10,9 +10,9 @@ from cyclopts import Parameter
 from tidewright.asking.answers.form import builtins
 from tidewright.asking.namespaces import Namespace, meant
 from tidewright.asking.objects import named, spoken
+from tidewright.asking.opening import FromFile, opened
 from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.point_in_time import moment_of
-from tidewright.asking.source import FromFile, opened
 from tidewright.asking.state import StateOf, answer, as_text, state_of
 from tidewright.asking.tables import plain
 

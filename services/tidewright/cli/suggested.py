@@ -49,7 +49,7 @@ def suggestions(line: str) -> list[str]:
 
 async def _found(words: Sequence[str]) -> list[str]:
 
-    from tidewright.asking.source import opened
+    from tidewright.asking.opening import opened
 
     before, current = words[-2], words[-1]
     options, typed = _parted(words[1:-1])

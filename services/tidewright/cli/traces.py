@@ -14,8 +14,9 @@ from cyclopts import Parameter
 from tidewright.asking.answers.form import builtins
 from tidewright.asking.errors import BadInput, CommandError, Unavailable
 from tidewright.asking.events import found, wanted
+from tidewright.asking.opening import FromFile, opened
 from tidewright.asking.options import AskedLogOptions
-from tidewright.asking.source import FromFile, Source, opened
+from tidewright.asking.source import Source
 from tidewright.asking.traces import Span, Tracer
 from tidewright.events.base import Event
 from tidewright.events.version import __version__

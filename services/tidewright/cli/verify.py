@@ -9,10 +9,10 @@ from cyclopts import Parameter
 
 from tidewright.asking.answers.form import builtins
 from tidewright.asking.errors import BadInput, CommandError
+from tidewright.asking.opening import FromFile, opened
 from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.service_state import deciders
 from tidewright.asking.services import Service
-from tidewright.asking.source import FromFile, opened
 from tidewright.asking.tables import plain
 from tidewright.asking.verify import Verified, answer, archive_altered, verified
 from tidewright.asking.withholding import Followed, as_json, as_text, followed, left_out_of

@@ -19,8 +19,10 @@ from cyclopts import Group, Parameter
 
 from tidewright.asking.environment import variable
 from tidewright.asking.errors import BadInput, CommandError, Unavailable
+from tidewright.asking.opening import FromFile, opened
 from tidewright.asking.options import AskedLogOptions
-from tidewright.asking.source import FromFile, RunningLog, Source, opened
+from tidewright.asking.running_log import RunningLog
+from tidewright.asking.source import Source
 from tidewright.asking.withholding import left_out_of
 from tidewright.cli import garbage
 from tidewright.cli.ahead import Ahead

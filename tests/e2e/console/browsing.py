@@ -17,7 +17,8 @@ import pytest
 from tests.nats_server import EmbeddedServer
 from tests.unit.console.conftest import ONCE, serve
 from tests.unit.console.test_live import group
-from tidewright.asking.source import RunningLog, Source
+from tidewright.asking.running_log import RunningLog
+from tidewright.asking.source import Source
 from tidewright.console.access import Access, named
 from tidewright.console.server import Console
 from tidewright.log.connection import Log

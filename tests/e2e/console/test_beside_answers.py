@@ -30,7 +30,8 @@ from tests.unit.console.conftest import LOG, ONCE
 from tests.waiting import until_now
 from tidewright.asking.exported import ExportedLog
 from tidewright.asking.exports import imported
-from tidewright.asking.source import RunningLog, Source
+from tidewright.asking.running_log import RunningLog
+from tidewright.asking.source import Source
 from tidewright.console.access import Access, named
 from tidewright.console.server import Console
 from tidewright.console.words import number

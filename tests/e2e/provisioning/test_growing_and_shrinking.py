@@ -19,7 +19,7 @@ from tests.e2e.provisioning.stumbling import Stumbling, stumbling
 from tests.e2e.provisioning.test_removals import QUICK, budgets, our_marks, running
 from tests.e2e.provisioning.world import GROUP_LABEL, LOOK_EVERY_S, World
 from tests.e2e.sim.world import NODES, send, until
-from tidewright.asking.source import RunningLog
+from tidewright.asking.running_log import RunningLog
 from tidewright.events.facts import NodeGone, NodeObserved
 
 RECORDED = Path(__file__).parents[3].parent / "shared" / "data" / "cluster" / "openb_pod_list_default.csv"

@@ -17,8 +17,8 @@ from tidewright.archive.keys import ArchiverKeys
 from tidewright.archive.reading import checked
 from tidewright.archive.store import FolderStore
 from tidewright.archiver.service import Archiver
+from tidewright.asking.running_log import RunningLog
 from tidewright.asking.services import DECIDERS
-from tidewright.asking.source import RunningLog
 from tidewright.cli.contract.permissions import ARCHIVER, INSTALLER, READER, USERS, configuration, variable
 from tidewright.cli.supervisor import Program, Supervisor
 from tidewright.kube.client import Kube

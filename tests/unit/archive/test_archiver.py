@@ -20,7 +20,7 @@ from tidewright.archive.store import FolderStore
 from tidewright.archiver import stretches
 from tidewright.archiver.service import Archiver
 from tidewright.asking.exports import erases
-from tidewright.asking.source import RunningLog
+from tidewright.asking.running_log import RunningLog
 from tidewright.cli.main import run
 from tidewright.log.connection import Log, Message
 

@@ -23,7 +23,7 @@ from tidewright.asking.archived import same_log
 from tidewright.asking.errors import BadInput, CommandError
 from tidewright.asking.exports import erases
 from tidewright.asking.restoring import LEAST_SKIPPED, Pending, Target, likely_lost, restored
-from tidewright.asking.source import RunningLog
+from tidewright.asking.running_log import RunningLog
 from tidewright.events import registry
 from tidewright.events.config import ClockSet
 from tidewright.events.decisions import CancelTimer, SetTimer

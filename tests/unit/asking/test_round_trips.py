@@ -15,7 +15,8 @@ from tests.nats_server import EmbeddedServer
 from tidewright.asking import explain, lookups
 from tidewright.asking.explain import explained
 from tidewright.asking.point_in_time import moment_of
-from tidewright.asking.source import RunningLog, Source, matches
+from tidewright.asking.running_log import RunningLog
+from tidewright.asking.source import Source, matches
 from tidewright.events import registry
 from tidewright.events.autoscaler import HoldReplicas
 from tidewright.events.base import ObjectRef

@@ -144,7 +144,7 @@ def test_the_log_is_asked_before_what_serves_pages_is_imported() -> None:
         [sys.executable, "-c", BEFORE], capture_output=True, text=True, timeout=120, check=True
     )
     imported = set(started.stdout.split())
-    assert "tidewright.asking.source" in imported
+    assert "tidewright.asking.opening" in imported
     assert not imported & {
         "aiohttp.web",
         "aiohttp.connector",

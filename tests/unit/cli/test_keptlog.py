@@ -8,8 +8,8 @@ import pytest
 
 from tests.nats_server import EmbeddedServer
 from tidewright.asking.errors import BadInput
+from tidewright.asking.opening import opened
 from tidewright.asking.options import AskedLogOptions, LogOptions
-from tidewright.asking.source import opened
 from tidewright.cli.datafolder import DataFolder
 from tidewright.log.connection import Log, Message
 

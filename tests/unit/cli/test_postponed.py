@@ -61,7 +61,7 @@ def test_aiohttp_is_imported_when_a_part_of_it_is_asked_for() -> None:
         "from aiohttp import web",
     ):
         source = (
-            "import tidewright.asking.source, sys\n"
+            "import tidewright.asking.opening, sys\n"
             "from nats.aio import transport\n"
             "assert 'aiohttp.client' not in sys.modules\n"
             f"aiohttp = transport.aiohttp\n{use}\n"
@@ -74,7 +74,7 @@ def test_aiohttp_is_imported_when_a_part_of_it_is_asked_for() -> None:
 def test_jetstream_is_imported_when_a_part_of_it_is_asked_for() -> None:
     for use in ("nats.js.api.Header.STATUS", "from nats.js.errors import NotFoundError", "import nats.js.kv"):
         source = (
-            "import tidewright.asking.source, nats, sys\n"
+            "import tidewright.asking.opening, nats, sys\n"
             "assert 'nats.js.client' not in sys.modules\n"
             f"{use}\n"
             "assert nats.js.JetStreamContext is sys.modules['nats.js.client'].JetStreamContext\n"
@@ -97,10 +97,10 @@ def test_what_is_said_is_a_warning_on_stderr_whoever_imports_structlog_first() -
     for first in ("", "import structlog"):
         source = (
             f"{first}\n"
-            "from tidewright.asking import source\n"
+            "from tidewright.asking import opening\n"
             "from tidewright.log.diagnostics import configure_when_used, get_logger\n"
             "logger = get_logger('here')\n"
-            "configure_when_used(source._warn_only)\n"
+            "configure_when_used(opening._warn_only)\n"
             "logger.info('not this')\n"
             "logger.warning('this', n=1)\n"
             "import structlog as now\n"

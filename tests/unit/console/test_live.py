@@ -11,7 +11,7 @@ from aiohttp import ClientSession, CookieJar, StreamReader
 
 from tests.unit.console.conftest import ONCE, Browser
 from tests.waiting import until
-from tidewright.asking.source import RunningLog
+from tidewright.asking.running_log import RunningLog
 from tidewright.console.access import Access, named
 from tidewright.console.server import Console
 from tidewright.events import registry

@@ -13,7 +13,8 @@ from tests.unit.console.conftest import LOG, ONCE, Browser
 from tidewright.asking.errors import BadInput
 from tidewright.asking.exported import ExportedLog
 from tidewright.asking.options import AskedLogOptions
-from tidewright.asking.source import RunningLog, Source
+from tidewright.asking.running_log import RunningLog
+from tidewright.asking.source import Source
 from tidewright.cli import main, webconsole
 from tidewright.console import listing
 from tidewright.console.access import Access, named

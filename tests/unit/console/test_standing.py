@@ -7,7 +7,7 @@ import pytest
 
 from tidewright.actuator.ledger import ActPosition
 from tidewright.asking.point_in_time import moment_of
-from tidewright.asking.source import RunningLog
+from tidewright.asking.running_log import RunningLog
 from tidewright.console.standing import standing
 from tidewright.log.connection import Log, Message
 from tidewright.log.subjects import ALL

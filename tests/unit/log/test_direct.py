@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.waiting import until
-from tidewright.asking.source import RunningLog
+from tidewright.asking.running_log import RunningLog
 from tidewright.log import batched_get
 from tidewright.log.connection import Log, Message
 from tidewright.log.reader import Reader, Record

@@ -100,7 +100,7 @@ def test_what_was_put_back_is_not_read_as_usual() -> None:
 def test_the_end_of_an_answer_imports_nothing_of_jetstream() -> None:
     source = (
         "import asyncio, sys\n"
-        "import tidewright.asking.source\n"
+        "import tidewright.asking.opening\n"
         "from tidewright.log.batched_get import StoredHeaders\n"
         "ended = asyncio.run(StoredHeaders()._process_headers(b'NATS/1.0 204 EOB\\r\\nNats-Num-Pending: 0\\r\\n\\r\\n'))\n"
         "assert ended == {'Status': '204', 'Description': 'EOB', 'Nats-Num-Pending': '0'}, ended\n"

@@ -12,8 +12,8 @@ from cyclopts import App, Group, Parameter
 from tidewright.asking.answers.form import builtins
 from tidewright.asking.errors import BadInput
 from tidewright.asking.namespaces import meant
+from tidewright.asking.opening import FromFile, opened
 from tidewright.asking.options import AskedLogOptions, Output, emit
-from tidewright.asking.source import FromFile, opened
 from tidewright.asking.tables import plain
 from tidewright.cli.commands import BY_NAME, with_examples
 

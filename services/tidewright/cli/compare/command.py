@@ -12,9 +12,9 @@ from tidewright.asking.answers.form import builtins
 from tidewright.asking.comparing import answer, begin_of, comparisons
 from tidewright.asking.errors import BadInput
 from tidewright.asking.namespaces import Namespace, meant
+from tidewright.asking.opening import FromFile, opened
 from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.point_in_time import moment_of
-from tidewright.asking.source import FromFile, opened
 from tidewright.asking.tables import plain, table
 from tidewright.autoscaler.tell.comparing import Comparison, CountChange, PairVerdict, Row
 from tidewright.cli.commands import BY_NAME

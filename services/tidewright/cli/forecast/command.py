@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Group, Parameter
 
 from tidewright.asking.errors import BadInput
+from tidewright.asking.opening import FromFile, opened
 from tidewright.asking.options import AskedLogOptions
-from tidewright.asking.source import FromFile, opened
 from tidewright.cli.commands import BY_NAME, with_examples
 
 if TYPE_CHECKING:

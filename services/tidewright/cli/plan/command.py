@@ -13,10 +13,10 @@ from tidewright.asking.answers.form import builtins
 from tidewright.asking.answers.planning import ProvisioningPlan, ScaleDownPlan
 from tidewright.asking.errors import BadInput
 from tidewright.asking.namespaces import meant
+from tidewright.asking.opening import opened
 from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.planning import BUFFER, Draft
 from tidewright.asking.point_in_time import moment_of
-from tidewright.asking.source import opened
 from tidewright.asking.tables import plain
 from tidewright.cli.commands import BY_NAME as COMMANDS
 from tidewright.cli.plan.manifests import read

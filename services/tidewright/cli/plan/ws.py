@@ -13,10 +13,10 @@ from tidewright.asking.answers.planning import SpreadPlan
 from tidewright.asking.errors import BadInput
 from tidewright.asking.manifests import all_documents, known_fields
 from tidewright.asking.namespaces import meant
+from tidewright.asking.opening import FromFile, opened
 from tidewright.asking.options import AskedLogOptions, Output, emit
 from tidewright.asking.planning import answer_of_spread, spread_on
 from tidewright.asking.point_in_time import moment_of
-from tidewright.asking.source import FromFile, opened
 from tidewright.asking.tables import plain, table
 from tidewright.kube.customworkloads import Whitelist
 from tidewright.kube.workloadspreads.spec import GROUP, KIND, BadSpread, Spread, parse

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tidewright.asking.answers.form import builtins, stamp_if_set
 from tidewright.asking.errors import BadInput, CommandError, translated
+from tidewright.asking.opening import opened
 from tidewright.asking.options import LogOptions, Output, emit
-from tidewright.asking.source import opened
 from tidewright.asking.tables import plain
 from tidewright.cli.shards import history, showing
 from tidewright.cli.shards import ours as services

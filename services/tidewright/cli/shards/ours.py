@@ -117,7 +117,7 @@ async def standing(log: Log, which: Service) -> Standing:
 @asynccontextmanager
 async def opened(options: LogOptions | None) -> AsyncIterator[Log]:
     """A connection to the log, with its number of slots."""
-    from tidewright.asking.source import reached
+    from tidewright.asking.opening import reached
 
     async with (
         reached(options) as on,

@@ -10,8 +10,8 @@ import msgspec
 
 from tidewright.asking.answers.form import builtins
 from tidewright.asking.errors import CommandError
+from tidewright.asking.opening import opened
 from tidewright.asking.options import LogOptions, Output, emit
-from tidewright.asking.source import opened
 from tidewright.asking.tables import plain
 from tidewright.cli.shards import history, showing
 from tidewright.cli.shards.answers import ShardCheck, ShardChecks
