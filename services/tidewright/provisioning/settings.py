@@ -442,6 +442,8 @@ def _priorities(value: Any) -> tuple[DrainPriority, ...]:
     if not all(len(level) == 2 for level in levels):
         raise ValueError("expected priority:seconds, several with commas")
     found = tuple(DrainPriority(int(priority), float(grace)) for priority, grace in levels)
+    if not all(0 <= level.grace_s < math.inf for level in found):
+        raise ValueError("expected seconds of 0 or more")
     if len({level.priority for level in found}) < len(found):
         raise ValueError("a priority may stand there once")
     return found
@@ -569,6 +571,8 @@ def _bounded(name: str, value: Any) -> Any:
         raise ValueError("expected a part of what is allocatable, from 0 to 1")
     if (name in _NOT_NEGATIVE or name.endswith("_s")) and not value >= 0:
         raise ValueError("expected 0 or more")
+    if name.endswith("_s") and value == math.inf:
+        raise ValueError("expected a time that ends: a timer without an end cannot be put on the log")
     if name == "max_node_provision_s" and not value > 0:
         raise ValueError("expected more than 0: every node would be given up before it is there")
     return value
@@ -613,10 +617,13 @@ def _scalar(name: str, kind: Any, value: Any) -> Any:
             raise ValueError("expected true or false")
         return str(value) == "true"
     if kind in (int, float):
+        wrong = ValueError(f"expected a {'whole ' if kind is int else ''}number")
+        if isinstance(value, bool) or (kind is int and isinstance(value, float) and not value.is_integer()):
+            raise wrong
         try:
             return kind(value)
         except (ValueError, TypeError):
-            raise ValueError(f"expected a {'whole ' if kind is int else ''}number") from None
+            raise wrong from None
     return str(value)
 
 

@@ -382,6 +382,16 @@ def test_a_pod_whose_owner_is_gone_is_named_with_its_node_and_the_others_go_on()
             "max-node-provision-time='0s': expected more than 0: every node would be given up before it is there; the default stays",
         ),
         ({"max-node-provision-time": -5}, "max-node-provision-time=-5: expected 0 or more"),
+        ({"scale-down-unneeded-time": "inf"}, "scale-down-unneeded-time='inf': expected a time that ends"),
+        ({"scan-interval": "1e999"}, "scan-interval='1e999': expected a time that ends"),
+        (
+            {"drain-priority-config": "0:30,10:-5"},
+            "drain-priority-config='0:30,10:-5': expected seconds of 0",
+        ),
+        ({"drain-priority-config": "0:inf"}, "drain-priority-config='0:inf': expected seconds of 0 or more"),
+        ({"drain-priority-config": "0:nan"}, "drain-priority-config='0:nan': expected seconds of 0 or more"),
+        ({"max-drain-parallelism": 1.5}, "max-drain-parallelism=1.5: expected a whole number"),
+        ({"max-nodes-total": True}, "max-nodes-total=True: expected a whole number; the default stays"),
         (
             {"max-drain-parallelism": 20},
             "max-drain-parallelism=20: expected max-scale-down-parallelism (10) or less; max-scale-down-parallelism holds",
