@@ -6,6 +6,7 @@ To the nanosecond, as Go counts them. Tables of kubectl print ages otherwise: th
 from __future__ import annotations
 
 import re
+from typing import Final
 
 _UNITS_NS = {
     "ns": 1,
@@ -20,6 +21,8 @@ _UNITS_NS = {
 _SECOND_NS = _UNITS_NS["s"]
 _LONGEST_NS = (1 << 63) - 1
 """Some 292 years; the shortest is one nanosecond further below zero."""
+LONGEST_S: Final = _LONGEST_NS // _SECOND_NS
+"""Seconds that are said without a unit are no more either: clocks and calendars go no further than some thousands of years."""
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
 _MOST_DIGITS = 20
 """No part of a duration has more that count: before the point it would be too long, behind it nothing changes."""

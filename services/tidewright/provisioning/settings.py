@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from tidewright.kube.durations import parse_duration
+from tidewright.kube.durations import LONGEST_S, parse_duration
 from tidewright.kube.nearest import nearest
 from tidewright.provisioning.consolidation import budgets, modes
 from tidewright.provisioning.differences import DIFFERENCES, OF_BUFFERS
@@ -442,8 +442,8 @@ def _priorities(value: Any) -> tuple[DrainPriority, ...]:
     if not all(len(level) == 2 for level in levels):
         raise ValueError("expected priority:seconds, several with commas")
     found = tuple(DrainPriority(int(priority), float(grace)) for priority, grace in levels)
-    if not all(0 <= level.grace_s < math.inf for level in found):
-        raise ValueError("expected seconds of 0 or more")
+    if not all(0 <= level.grace_s <= LONGEST_S for level in found):
+        raise ValueError("expected seconds of 0 or more, 292 years at most")
     if len({level.priority for level in found}) < len(found):
         raise ValueError("a priority may stand there once")
     return found
@@ -451,10 +451,12 @@ def _priorities(value: Any) -> tuple[DrainPriority, ...]:
 
 def _after(value: Any) -> float:
     """A duration, or `Never`."""
-    seconds = math.inf if value == "Never" else _scalar("consolidate_after_s", float, value)
-    if seconds < 0:
+    if value == "Never":
+        return math.inf
+    seconds = float(_scalar("consolidate_after_s", float, value))
+    if not 0 <= seconds <= LONGEST_S:
         raise ValueError("expected a duration, or Never")
-    return float(seconds)
+    return seconds
 
 
 def _percentage(value: Any) -> float:
@@ -571,8 +573,8 @@ def _bounded(name: str, value: Any) -> Any:
         raise ValueError("expected a part of what is allocatable, from 0 to 1")
     if (name in _NOT_NEGATIVE or name.endswith("_s")) and not value >= 0:
         raise ValueError("expected 0 or more")
-    if name.endswith("_s") and value == math.inf:
-        raise ValueError("expected a time that ends: a timer without an end cannot be put on the log")
+    if name.endswith("_s") and value > LONGEST_S:
+        raise ValueError("expected 292 years at most")
     if name == "max_node_provision_s" and not value > 0:
         raise ValueError("expected more than 0: every node would be given up before it is there")
     return value

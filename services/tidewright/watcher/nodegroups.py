@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import takewhile
-from math import isfinite
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +18,7 @@ from tidewright.events.provisioning import (
     NodeGroupObserved,
     TemplateNode,
 )
+from tidewright.kube.durations import LONGEST_S
 from tidewright.kube.podspecs import amounts
 from tidewright.kube.projection.capacity import for_scheduling
 
@@ -35,7 +35,7 @@ _STATES = {
 
 
 _SHARE: Final = (lambda value: 0.0 <= value <= 1.0, "a number from 0 to 1")
-_SECONDS: Final = (lambda value: isfinite(value) and value >= 0.0, "seconds from 0")
+_SECONDS: Final = (lambda value: 0.0 <= value <= LONGEST_S, "seconds from 0, 292 years at most")
 _OWN: Final[dict[str, tuple[str, str, tuple[Callable[[float], bool], str]]]] = {
     "scale_down_utilization_threshold": ("threshold", "scale-down-utilization-threshold", _SHARE),
     "scale_down_gpu_utilization_threshold": ("gpu_threshold", "scale-down-gpu-utilization-threshold", _SHARE),

@@ -34,6 +34,24 @@ def test_a_count_beyond_everything_is_answered_at_once_and_orders_nothing() -> N
         assert cluster.conditions(name)["Provisioned"].reason == "CapacityIsNotFound"
 
 
+@pytest.mark.parametrize("profile", ["compat", "hold"])
+@pytest.mark.parametrize("key", ["BookingSeconds", "ValidUntilSeconds"])
+@pytest.mark.parametrize("seconds", ["99999999999999", "9" * 255])
+def test_a_time_that_no_calendar_has_is_ignored_and_said(profile: str, key: str, seconds: str) -> None:
+    """Whoever may make a request would else have ended the decider for everybody."""
+    cluster = Cluster({"profile": profile})
+    cluster.add_group("g")
+    cluster.template("t", "500m")
+    for name, class_name in (("a", ATOMIC), ("c", CHECK)):
+        cluster.request(name, class_name, [("t", 1)], {key: seconds})
+        cluster.settle()
+        cluster.advance(30)
+        assert cluster.conditions(name)["Provisioned"].status == "True"
+    assert any(
+        f"{key}='{seconds[:9]}" in event.message for event in cluster.object_events("ParameterIgnored")
+    )
+
+
 def test_a_shape_that_no_group_ever_holds_says_the_nearest_group_and_what_is_short() -> None:
     cluster = Cluster()
     cluster.add_group("a", cpu=4000)
@@ -382,12 +400,13 @@ def test_a_pod_whose_owner_is_gone_is_named_with_its_node_and_the_others_go_on()
             "max-node-provision-time='0s': expected more than 0: every node would be given up before it is there; the default stays",
         ),
         ({"max-node-provision-time": -5}, "max-node-provision-time=-5: expected 0 or more"),
-        ({"scale-down-unneeded-time": "inf"}, "scale-down-unneeded-time='inf': expected a time that ends"),
-        ({"scan-interval": "1e999"}, "scan-interval='1e999': expected a time that ends"),
+        ({"scale-down-unneeded-time": "inf"}, "scale-down-unneeded-time='inf': expected 292 years at most"),
+        ({"scan-interval": "1e999"}, "scan-interval='1e999': expected 292 years at most"),
         (
             {"drain-priority-config": "0:30,10:-5"},
             "drain-priority-config='0:30,10:-5': expected seconds of 0",
         ),
+        ({"booking-duration": 1e15}, "booking-duration=1000000000000000.0: expected 292 years at most"),
         ({"drain-priority-config": "0:inf"}, "drain-priority-config='0:inf': expected seconds of 0 or more"),
         ({"drain-priority-config": "0:nan"}, "drain-priority-config='0:nan': expected seconds of 0 or more"),
         ({"max-drain-parallelism": 1.5}, "max-drain-parallelism=1.5: expected a whole number"),

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from tidewright.kube.durations import parse_duration
+from tidewright.kube.durations import LONGEST_S, parse_duration
 
 CHECK_NAME = "check-capacity.autoscaling.x-k8s.io"
 CHECK_ALIAS = "check-capacity.kubernetes.io"
@@ -210,8 +210,10 @@ def parameters_of(parameters: Mapping[str, str], pod_sets: int) -> Parameters:
             value = float(text) if re.fullmatch(r"\d+", text) else parse_duration(text)
         except ValueError:
             value = -1.0
-        if value < 0:
-            warnings.append(f"{key}={text!r} is ignored: expected seconds, or a duration such as 90m")
+        if not 0 <= value <= LONGEST_S:
+            warnings.append(
+                f"{key}={text!r} is ignored: expected seconds, or a duration such as 90m, of 292 years at most"
+            )
             return None
         return value
 
