@@ -158,42 +158,37 @@ def _check_version(api: Api, asked: int) -> None:
         )
 
 
-def _check_list_options(query: dict[str, str], asked: int, match: str) -> None:
-    def refuse(field: str, message: str) -> errors.ApiError:
-        return errors.invalid(
-            "meta.k8s.io",
-            "ListOptions",
-            "",
-            [FieldError(field, f"Forbidden: {message}", "FieldValueForbidden")],
-        )
+def _refused(field: str, text: str, reason: str) -> errors.ApiError:
+    return errors.invalid("meta.k8s.io", "ListOptions", "", [FieldError(field, text, reason)])
 
+
+def _forbidden(field: str, text: str) -> errors.ApiError:
+    return _refused(field, f"Forbidden: {text}", "FieldValueForbidden")
+
+
+def _check_list_options(query: dict[str, str], asked: int, match: str) -> None:
     if "sendInitialEvents" in query:
-        raise refuse("sendInitialEvents", "sendInitialEvents is forbidden for list")
+        raise _forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
     if query.get("continue") and asked:
         raise errors.bad_request("specifying resource version is not allowed when using continue")
     if not match:
         return
     if "resourceVersion" not in query:
-        raise refuse(
+        raise _forbidden(
             "resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"
         )
     if query.get("continue"):
-        raise refuse("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided")
+        raise _forbidden(
+            "resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"
+        )
     if match not in {"Exact", "NotOlderThan"}:
-        raise errors.invalid(
-            "meta.k8s.io",
-            "ListOptions",
-            "",
-            [
-                FieldError(
-                    "resourceVersionMatch",
-                    f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""',
-                    "FieldValueNotSupported",
-                )
-            ],
+        raise _refused(
+            "resourceVersionMatch",
+            f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""',
+            "FieldValueNotSupported",
         )
     if match == "Exact" and asked == 0:
-        raise refuse(
+        raise _forbidden(
             "resourceVersionMatch",
             'resourceVersionMatch "exact" is forbidden for resourceVersion "0"',
         )
@@ -215,31 +210,15 @@ def watch_options(api: Api, request: Request, default_timeout_s: float) -> Watch
     initial = query.get("sendInitialEvents")
     if initial is not None and is_true(initial):
         if query.get("resourceVersionMatch") != "NotOlderThan":
-            raise errors.invalid(
-                "meta.k8s.io",
-                "ListOptions",
-                "",
-                [
-                    FieldError(
-                        "resourceVersionMatch",
-                        "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                        "FieldValueForbidden",
-                    )
-                ],
+            raise _forbidden(
+                "resourceVersionMatch",
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
             )
         _check_version(api, asked)
     elif query.get("resourceVersionMatch"):
-        raise errors.invalid(
-            "meta.k8s.io",
-            "ListOptions",
-            "",
-            [
-                FieldError(
-                    "resourceVersionMatch",
-                    "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-                    "FieldValueForbidden",
-                )
-            ],
+        raise _forbidden(
+            "resourceVersionMatch",
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
         )
     timeout_s = _whole(query, "timeoutSeconds")
     return WatchOptions(
