@@ -33,6 +33,7 @@ Output: TypeAlias = Annotated[
     Literal["table", "wide", "json", "yaml", "name"],
     Parameter(name=["--output", "-o"], help="How to print the result."),
 ]
+At: TypeAlias = Annotated[str, Parameter(help="As of this log time, so long ago, or seq:N; now by default.")]
 
 
 @Parameter(name="*")

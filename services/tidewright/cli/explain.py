@@ -13,7 +13,7 @@ from tidewright.asking.explain import Explanation, explained, explained_decision
 from tidewright.asking.namespaces import Namespace, meant
 from tidewright.asking.objects import named, spoken
 from tidewright.asking.opening import FromFile, opened
-from tidewright.asking.options import AskedLogOptions, Output, emit
+from tidewright.asking.options import AskedLogOptions, At, Output, emit
 from tidewright.asking.point_in_time import moment_of
 from tidewright.asking.tables import plain
 
@@ -21,7 +21,7 @@ from tidewright.asking.tables import plain
 def explain(
     *what: Annotated[str, Parameter(help="The object, as KIND/NAME or KIND NAME.")],
     namespace: Namespace = "",
-    at: Annotated[str, Parameter(help="As of this log time, so long ago, or seq:N; now by default.")] = "",
+    at: At = "",
     decision: Annotated[str, Parameter(help="Explain the decision of this id.")] = "",
     log: AskedLogOptions | None = None,
     file: FromFile = None,

@@ -18,7 +18,7 @@ from tidewright.asking.errors import BadInput
 from tidewright.asking.namespaces import Namespace, meant
 from tidewright.asking.objects import CLUSTER_SCOPED, kind_of, named, spoken
 from tidewright.asking.opening import FromFile, opened
-from tidewright.asking.options import AskedLogOptions, Output, emit
+from tidewright.asking.options import AskedLogOptions, At, Output, emit
 from tidewright.asking.point_in_time import moment_of
 from tidewright.asking.source import Source
 from tidewright.asking.tables import table
@@ -37,7 +37,7 @@ def get(
     everywhere: Annotated[
         bool, Parameter(name=["--all-namespaces", "-A"], help="Of every namespace.", negative="")
     ] = False,
-    at: Annotated[str, Parameter(help="As of this log time, so long ago, or seq:N; now by default.")] = "",
+    at: At = "",
     watch: Annotated[
         bool, Parameter(name=["--watch", "-w"], help="Go on with what changes.", negative="")
     ] = False,

@@ -11,7 +11,7 @@ from tidewright.asking.answers.form import builtins
 from tidewright.asking.namespaces import Namespace, meant
 from tidewright.asking.objects import named, spoken
 from tidewright.asking.opening import FromFile, opened
-from tidewright.asking.options import AskedLogOptions, Output, emit
+from tidewright.asking.options import AskedLogOptions, At, Output, emit
 from tidewright.asking.point_in_time import moment_of
 from tidewright.asking.state import StateOf, answer, as_text, state_of
 from tidewright.asking.tables import plain
@@ -20,7 +20,7 @@ from tidewright.asking.tables import plain
 def state(
     *what: Annotated[str, Parameter(help="The object, as KIND/NAME or KIND NAME.")],
     namespace: Namespace = "",
-    at: Annotated[str, Parameter(help="As of this log time, so long ago, or seq:N; now by default.")] = "",
+    at: At = "",
     log: AskedLogOptions | None = None,
     file: FromFile = None,
     output: Output = "table",

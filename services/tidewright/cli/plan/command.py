@@ -14,7 +14,7 @@ from tidewright.asking.answers.planning import ProvisioningPlan, ScaleDownPlan
 from tidewright.asking.errors import BadInput
 from tidewright.asking.namespaces import meant
 from tidewright.asking.opening import opened
-from tidewright.asking.options import AskedLogOptions, Output, emit
+from tidewright.asking.options import AskedLogOptions, At, Output, emit
 from tidewright.asking.planning import BUFFER, Draft
 from tidewright.asking.point_in_time import moment_of
 from tidewright.asking.tables import plain
@@ -29,6 +29,10 @@ from tidewright.provisioning.tell.what_if import NOT_OURS, Answer
 
 LIVE = "live"
 STATE = Group("State", sort_key=0)
+OnState = Annotated[
+    str, Parameter(help="An exported log to try it on, or live: the running one.", group=STATE)
+]
+AsOf = Annotated[At, Parameter(group=STATE)]
 
 app = App(name="plan", help_format="plaintext", help_epilogue=COMMANDS["plan"].epilogue)
 app.command(
@@ -52,12 +56,8 @@ def provisioning(
         str,
         Parameter(name=["--namespace", "-n"], help="Of objects that name none; the kubeconfig's by default."),
     ] = "",
-    state: Annotated[
-        str, Parameter(help="An exported log to try it on, or live: the running one.", group=STATE)
-    ] = LIVE,
-    at: Annotated[
-        str, Parameter(help="As of this log time, so long ago, or seq:N; now by default.", group=STATE)
-    ] = "",
+    state: OnState = LIVE,
+    at: AsOf = "",
     log: AskedLogOptions | None = None,
     output: Output = "table",
 ) -> int:
@@ -89,12 +89,8 @@ def provisioning(
 @app.command(name="scale-down", help_epilogue=COMMANDS["plan"].part("scale-down"))
 def scale_down(
     *,
-    state: Annotated[
-        str, Parameter(help="An exported log to try it on, or live: the running one.", group=STATE)
-    ] = LIVE,
-    at: Annotated[
-        str, Parameter(help="As of this log time, so long ago, or seq:N; now by default.", group=STATE)
-    ] = "",
+    state: OnState = LIVE,
+    at: AsOf = "",
     log: AskedLogOptions | None = None,
     output: Output = "table",
 ) -> int:
