@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,41 +40,58 @@ async def own(
 
 
 class Misbehaving:
-    """An external metrics API that does as it is told."""
+    """A server that does as it is told."""
 
-    def __init__(self) -> None:
-        self.value = "7"
+    def __init__(self, answers: Mapping[str, Any]) -> None:
+        """`answers`: what it says by mode; in any other mode it answers with that status."""
+        self.answers = dict(answers)
         self.mode = "good"
         self.hanging, self.released = asyncio.Event(), asyncio.Event()
 
-    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def handle(self, _: web.BaseRequest) -> web.StreamResponse:
         match self.mode:
-            case "good":
-                return web.json_response({"items": [{"value": self.value}]})
             case "hang":
                 self.hanging.set()
                 await self.released.wait()
                 return web.Response()
             case "garbage":
                 return web.Response(text="<html>not here</html>")
-            case "empty":
-                return web.json_response({"items": []})
-            case "nan":
-                return web.json_response({"items": [{"value": "NaN"}]})
+            case mode if mode in self.answers:
+                return web.json_response(self.answers[mode])
         return web.Response(status=int(self.mode), text="no")
+
+    @contextlib.asynccontextmanager
+    async def served(self, context: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+        """On a port of its own, for as long as the block; where that is."""
+        runner = web.ServerRunner(web.Server(self.handle, access_log=None), shutdown_timeout=0.1)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+            yield f"{'https' if context else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
+        finally:
+            self.released.set()
+            await runner.cleanup()
+
+    async def hangs(self, world: World, target: str, then: Any) -> None:
+        """While it hangs nothing is decided, and nothing is stuck: the next answer, `then`, counts."""
+        self.mode, self.answers["good"] = "hang", then
+        async with asyncio.timeout(PATIENCE_S):
+            await self.hanging.wait()
+        self.mode = "good"
+        assert (await world.get(target))["spec"]["replicas"] == 4
+        self.released.set()
+        await world.until(target, wants(6))
 
 
 async def test_a_metrics_server_that_misbehaves_is_said_and_never_scales(world: World, own: Services) -> None:
-    bad = Misbehaving()
-    runner = web.ServerRunner(web.Server(bad.handle, access_log=None), shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    def measured(value: str) -> Object:
+        return {"items": [{"value": value}]}
+
+    bad = Misbehaving({"good": measured("28"), "empty": {"items": []}, "nan": measured("NaN")})
+    async with bad.served() as url:
         own.external_metrics_url = url
         await own.start("watcher", "autoscaler", "actuator", watcher=("--metrics-interval", "0.3"))
         target = await world.deployment(4)
-        bad.value = "28"
         wpa = await world.autoscaler()
         await world.until(wpa, says("ScalingActive", "True", "ValidMetricFound"))
         texts = {
@@ -89,42 +107,7 @@ async def test_a_metrics_server_that_misbehaves_is_said_and_never_scales(world: 
             bad.mode = "good"
             await world.until(wpa, says("ScalingActive", "True"))
         assert (await world.get(target))["spec"]["replicas"] == 4
-        # While it hangs nothing is decided, and nothing is stuck: the next answer counts.
-        bad.mode, bad.value = "hang", "60"
-        async with asyncio.timeout(PATIENCE_S):
-            await bad.hanging.wait()
-        bad.mode = "good"
-        assert (await world.get(target))["spec"]["replicas"] == 4
-        bad.released.set()
-        await world.until(target, wants(6))
-    finally:
-        bad.released.set()
-        await runner.cleanup()
-
-
-class MisbehavingRecommender:
-    """A recommender that does as it is told."""
-
-    def __init__(self) -> None:
-        self.wanted = 4
-        self.mode = "good"
-        self.hanging, self.released = asyncio.Event(), asyncio.Event()
-
-    async def handle(self, _: web.BaseRequest) -> web.StreamResponse:
-        match self.mode:
-            case "good":
-                return web.json_response({"targetReplicas": self.wanted})
-            case "hang":
-                self.hanging.set()
-                await self.released.wait()
-                return web.Response()
-            case "garbage":
-                return web.Response(text="<html>not here</html>")
-            case "negative":
-                return web.json_response({"targetReplicas": -1})
-            case "error":
-                return web.json_response({"error": {"code": 13, "message": "no model"}})
-        return web.Response(status=int(self.mode), text="no")
+        await bad.hangs(world, target, then=measured("60"))
 
 
 async def test_a_recommender_that_misbehaves_is_said_and_never_scales(
@@ -133,18 +116,20 @@ async def test_a_recommender_that_misbehaves_is_said_and_never_scales(
     certificate(tmp_path, "server", host="recommender.test")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
-    bad = MisbehavingRecommender()
-    runner = web.ServerRunner(web.Server(bad.handle, access_log=None), shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    url = f"https://127.0.0.1:{runner.addresses[0][1]}/"
+    bad = Misbehaving(
+        {
+            "good": {"targetReplicas": 4},
+            "negative": {"targetReplicas": -1},
+            "error": {"error": {"code": 13, "message": "no model"}},
+        }
+    )
     trusted = {"caFile": str(tmp_path / "server.crt"), "serverName": "recommender.test"}
-    asked: dict[str, Any] = {"url": url, "highWatermark": "10", "lowWatermark": "5", "tlsConfig": trusted}
-    try:
+    asked: dict[str, Any] = {"highWatermark": "10", "lowWatermark": "5", "tlsConfig": trusted}
+    async with bad.served(context) as url:
         asking = ("--recommender-hosts", "127.0.0.1", "--recommender-tls-folder", str(tmp_path))
         await own.start("watcher", "autoscaler", "actuator", watcher=("--metrics-interval", "0.3", *asking))
         target = await world.deployment(4)
-        wpa = await world.autoscaler(recommender=asked)
+        wpa = await world.autoscaler(recommender={"url": f"{url}/", **asked})
         await world.until(wpa, says("ScalingActive", "True", "ValidMetricFound"))
         texts = {
             "401": "code: 401", "403": "code: 403", "404": "code: 404", "429": "code: 429",
@@ -165,17 +150,7 @@ async def test_a_recommender_that_misbehaves_is_said_and_never_scales(
         bad.mode = "good"
         await world.until(wpa, says("ScalingActive", "True"))
         assert (await world.get(target))["spec"]["replicas"] == 4
-        # While it hangs nothing is decided, and nothing is stuck: the next answer counts.
-        bad.mode, bad.wanted = "hang", 6
-        async with asyncio.timeout(PATIENCE_S):
-            await bad.hanging.wait()
-        bad.mode = "good"
-        assert (await world.get(target))["spec"]["replicas"] == 4
-        bad.released.set()
-        await world.until(target, wants(6))
-    finally:
-        bad.released.set()
-        await runner.cleanup()
+        await bad.hangs(world, target, then={"targetReplicas": 6})
 
 
 async def test_an_object_has_nothing_asked_that_it_may_not(
