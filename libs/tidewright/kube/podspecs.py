@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -22,6 +22,11 @@ from tidewright.kube import quantities
 from tidewright.kube.podshape import PODS, HostPort, NodeTerm, PodShape, PodTerm, TopologySpread, Volume
 from tidewright.kube.selectors import LabelSelector, Requirement, SelectorError, requirement
 from tidewright.kube.taints import Toleration
+
+MOST: Final = 2**53
+"""More of a resource than any node has, in milli-cores, bytes or counts: so much a pod asks for that asks for more, and goes
+nowhere. What is counted over many nodes and pods has to stay within what a column of numbers holds.
+"""
 
 
 def pod_requests(spec: Mapping[str, Any]) -> dict[str, int]:
@@ -54,13 +59,13 @@ def pod_requests(spec: Mapping[str, Any]) -> dict[str, int]:
         total[name] = max(total.get(name, 0), value)
     total.update(_container_requests(spec))
     _add(total, amounts(spec.get("overhead") or {}))
-    return {name: value for name, value in sorted(total.items()) if value}
+    return {name: min(value, MOST) for name, value in sorted(total.items()) if value}
 
 
 def amounts(resources: Mapping[str, Any]) -> dict[str, int]:
     """A resource list in integers: cpu in milli-cores, everything else in whole units."""
     return {
-        name: quantities.milli(value) if name == "cpu" else quantities.whole(value)
+        name: min(quantities.milli(value) if name == "cpu" else quantities.whole(value), MOST)
         for name, value in resources.items()
     }
 
@@ -195,9 +200,10 @@ def of_fields(
     """
     own = dict(labels or {})
     address = digest or digest_of(requests, scheduling, namespace, own, priority)
+    requests = {name: min(amount, MOST) for name, amount in requests.items()}  # facts of before may say more
     try:
         return _parse(
-            dict(requests),
+            requests,
             scheduling,
             namespace,
             labels=own,

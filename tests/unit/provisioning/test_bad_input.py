@@ -52,6 +52,27 @@ def test_a_time_that_no_calendar_has_is_ignored_and_said(profile: str, key: str,
     )
 
 
+@pytest.mark.parametrize("profile", ["compat", "hold"])
+@pytest.mark.parametrize("amount", [2**63 - 1, 2**63, 10**22])
+def test_a_pod_that_asks_for_more_than_numbers_hold_goes_nowhere_and_ends_nothing(
+    profile: str, amount: int
+) -> None:
+    """As a fact of before said it; a template is read here."""
+    cluster = Cluster({"profile": profile})
+    cluster.add_group("g")
+    cluster.add_node("n1", "g")
+    huge, small = cluster.shape({"cpu": amount, "memory": amount}), cluster.shape({"cpu": 3000})
+    for number in range(3):
+        cluster.pod(f"huge-{number}", huge)
+        cluster.pod(f"there-{number}", huge, node="n1")
+        cluster.pod(f"small-{number}", small)
+    cluster.template("t", "10P", "10E")
+    cluster.request("r", ATOMIC, [("t", 2)])
+    cluster.settle()
+    assert cluster.conditions("r")["Provisioned"].reason == "CapacityIsNotFound"
+    assert cluster.of(p.IncreaseNodeGroup)[-1].size == 4, "one more for each small pod"
+
+
 def test_a_shape_that_no_group_ever_holds_says_the_nearest_group_and_what_is_short() -> None:
     cluster = Cluster()
     cluster.add_group("a", cpu=4000)
