@@ -299,6 +299,15 @@ def test_no_more_than_the_limit_are_expected_and_that_is_said() -> None:
         {"containers": [{"resources": {"requests": {"cpu": "much"}}}]},
         {"containers": [], "affinity": 7},
         {"containers": [], "tolerations": [None]},
+        {
+            "containers": [],
+            "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": 7}},
+        },
+        {
+            "containers": [],
+            "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [7]}},
+        },
+        {"containers": [], "topologySpreadConstraints": [{"maxSkew": "one", "topologyKey": "zone"}]},
     ],
 )
 def test_a_template_that_cannot_be_read_is_told_of_once_and_nobody_else_waits_for_it(spec: Any) -> None:

@@ -267,6 +267,8 @@ def _shape(state: State, index: Index, key: str, part: Part) -> PodShape | None:
     if has_claims(fields.scheduling, fields.requests):
         return None  # where it may go is known once its claims are there
     shape = shape_of(state, index, digest) if digest in state.shapes else told(index, fields, digest)
+    if shape.error:
+        raise Unreadable(shape.error)
     return shape if _asks(shape, index) else None
 
 

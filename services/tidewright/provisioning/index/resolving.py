@@ -68,13 +68,15 @@ def _told(fields: ShapeFields, digest: str) -> PodShape:
 
 
 def resolved(index: Index, shape: PodShape, scheduling: JsonObject) -> PodShape:
-    """A shape with what its claims come to, and the namespaces that its terms select."""
+    """A shape with what its claims come to, and the namespaces that its terms select; one that cannot be read as it is."""
+    if shape.error:
+        return shape
     return index.claims.resolve(_spaced(index, shape, scheduling), scheduling)
 
 
 def _spaced(index: Index, shape: PodShape, scheduling: JsonObject) -> PodShape:
-    spaces = index.claims.spaces(scheduling, shape.digest)
-    if spaces is None or shape.error:
+    spaces = index.claims.spaces(scheduling, shape.digest) if not shape.error else None
+    if spaces is None:
         return shape
     return of_fields(
         requests={name: amount for name, amount in shape.requests.items() if name != PODS},
