@@ -197,7 +197,16 @@ def test_a_pod_that_comes_has_its_node_rest_anew() -> None:
     ("given", "said"),
     [
         ("0", "It stays: consolidation-budgets let no node of group g go now."),
-        ([{"nodes": "0", "schedule": "@daily", "duration": "24h"}], "let no node of group g go until 20"),
+        ([{"nodes": "0", "schedule": "@daily", "duration": "23h59m"}], "let no node of group g go until 20"),
+        ([{"nodes": "0", "schedule": "@daily", "duration": "24h"}], "let no node of group g go now."),
+        ([{"nodes": "0"}, {"nodes": "0", "schedule": "@daily", "duration": "1h"}], "group g go now."),
+        (
+            [
+                {"nodes": "0", "reasons": ["Underutilized"]},
+                {"nodes": "0", "reasons": ["Empty"], "schedule": "@daily", "duration": "23h59m"},
+            ],
+            "let no node of group g go now.",
+        ),
         ([{"nodes": "0", "reasons": ["Underutilized"]}], "let no used node of group g go now."),
     ],
 )

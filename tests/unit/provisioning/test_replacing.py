@@ -12,7 +12,7 @@ from tidewright.events import provisioning as p
 from tidewright.events.base import JsonObject
 from tidewright.events.config import ModesSet
 from tidewright.kube.keys import request_key
-from tidewright.kube.times import seconds
+from tidewright.kube.times import readable, seconds
 from tidewright.provisioning.consolidation import budgets, protection, spot
 from tidewright.provisioning.consolidation.kept import MOVED_REST_S
 from tidewright.provisioning.state import State
@@ -165,6 +165,8 @@ def test_what_does_not_come_in_time_is_taken_back_and_said_and_the_group_left_al
     assert len(cluster.of(p.BackOffGroup)) == 1
     (said,) = cluster.object_events("ReplacementGivenUp")
     assert "in place of dear0 there will not be 1 of group cheap after all" in said.message
+    given_up_at = cluster.of(p.EndReplacement)[0].at
+    assert f"it is not tried again before {readable(given_up_at + 3600)} UTC." in cluster.standing("dear0")
     assert len(cluster.of(p.ReplaceNodes)) == 1
 
 
@@ -295,7 +297,7 @@ def test_nodes_that_disruption_budgets_keep_from_being_replaced_together_say_so(
     cluster.advance(600)
     assert cluster.of(p.ReplaceNodes) == []
     assert (
-        "It is one of 3 such nodes, which are not replaced together: "
+        "It is one of 3 such nodes, which are not all replaced together: "
         "of the pods on them disruption budget ns/guard lets 1 of 3 go."
     ) in cluster.standing("dear0")
     cluster.budget("guard", 3)
@@ -305,7 +307,7 @@ def test_nodes_that_disruption_budgets_keep_from_being_replaced_together_say_so(
 
 
 def test_it_is_said_until_when_budgets_let_none_go() -> None:
-    closed = [{"nodes": "50%"}, {"nodes": "0", "schedule": "@daily", "duration": "24h"}]
+    closed = [{"nodes": "50%"}, {"nodes": "0", "schedule": "@daily", "duration": "23h59m"}]
     cluster = dear_and_cheap({"consolidation-budgets": closed})
     cluster.advance(600)
     assert "let no node of group dear go until 20" in cluster.standing("dear0")

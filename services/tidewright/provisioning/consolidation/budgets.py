@@ -184,3 +184,15 @@ def next_change(given: Budgets, now: float) -> float | None:
     scheduled = [budget for several in given.values() for budget in several if budget.schedule]
     ends = (standing(b.windows(), now).until for b in scheduled)
     return min((end for end in ends if end is not None), default=None)
+
+
+def opens(budgets: Sequence[Disruptions], reason: str, size: int, now: float) -> float | None:
+    """When one of so many nodes may go for a reason again, if none is away; None where that is never seen."""
+    these = {OTHERS: tuple(budget for budget in budgets if not budget.reasons or reason in budget.reasons)}
+    at = now
+    for _ in range(MOST):
+        change = next_change(these, at)
+        if change is None or left(budgets, reason, size, 0, change):
+            return change
+        at = change
+    return None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from tidewright.kube.keys import PodKey
 from tidewright.kube.times import readable
 from tidewright.provisioning.consolidation import budgets, modes, protection
 from tidewright.provisioning.consolidation.arrivals import came
-from tidewright.provisioning.consolidation.kept import MOVED_REST_S
+from tidewright.provisioning.consolidation.kept import GIVEN_UP_REST_S, MOVED_REST_S
 from tidewright.provisioning.consolidation.trials import NOTHING_CHEAPER, amount, named
 from tidewright.provisioning.evaluate import room_of
 from tidewright.provisioning.index.index import Index
@@ -143,14 +143,9 @@ def _closed(state: State, settings: Settings, group: str, reason: str) -> str:
     if reason not in shut:
         return ""
     which = "" if len(shut) > 1 else "empty " if reason == budgets.EMPTY else "used "
-    until = _changing(given, group, state.now) or " now"
-    return f"consolidation-budgets let no {which}node of group {group} go{until}"
-
-
-def _changing(given: Sequence[budgets.Disruptions], group: str, now: float) -> str:
-    """When one of a group's budgets next opens or closes."""
-    change = budgets.next_change({group: tuple(given)}, now)
-    return f" until {readable(change)} UTC" if change is not None else ""
+    opens = budgets.opens(given, reason, size, state.now)
+    until = f"until {readable(opens)} UTC" if opens is not None else "now"
+    return f"consolidation-budgets let no {which}node of group {group} go {until}"
 
 
 def _replaced(state: State, name: str) -> list[str]:
@@ -202,6 +197,8 @@ def _needed(state: State, index: Index, name: str, card: Card) -> list[str]:
             said = f"{said.removesuffix('.')}: {which}"
         if paused.reason == NO_PLACE and (closed := _replacing_closed(state, index, card.node.group)):
             said = f"{said.removesuffix('.')}. {closed}"
+        if resting := _replaced_in_vain(state, name):
+            said = f"{said.removesuffix('.')}. {resting}"
         if paused.reason == NOTHING_CHEAPER and (which := _not_together(state, index)):
             said = f"{said} {which}"
         if paused.pod and paused.pod not in state.pods:
@@ -229,6 +226,15 @@ def _replacing_closed(state: State, index: Index, group: str) -> str:
     return f"Whether it could be replaced for less is not looked at: {closed}." if closed else ""
 
 
+def _replaced_in_vain(state: State, name: str) -> str:
+    """What is said of a node whose replacement was given up, and that rests."""
+    given_up = state.consolidating.given_up.get(name)
+    if given_up is None or given_up + GIVEN_UP_REST_S <= state.now:
+        return ""
+    again = readable(given_up + GIVEN_UP_REST_S)
+    return f"That it be replaced was given up at {readable(given_up)} UTC: it is not tried again before {again} UTC."
+
+
 def _not_together(state: State, index: Index) -> str:
     """What is said of nodes for which nothing cheaper was found alone, where disruption budgets keep them from being replaced together."""
     alone = [
@@ -254,7 +260,7 @@ def _not_together(state: State, index: Index) -> str:
     ]
     if not short:
         return ""
-    return f"It is one of {len(alone)} such nodes, which are not replaced together: of the pods on them disruption budget {' and '.join(short)} go."
+    return f"It is one of {len(alone)} such nodes, which are not all replaced together: of the pods on them disruption budget {' and '.join(short)} go."
 
 
 def _again(state: State, paused: Paused) -> str:
