@@ -73,6 +73,18 @@ def test_a_pod_that_asks_for_more_than_numbers_hold_goes_nowhere_and_ends_nothin
     assert cluster.of(p.IncreaseNodeGroup)[-1].size == 4, "one more for each small pod"
 
 
+def test_volumes_that_cannot_be_read_block_who_has_them_and_nobody_else() -> None:
+    cluster = Cluster()
+    cluster.add_group("g")
+    cluster.template("odd", "500m", volumes=[{"name": "v", "ephemeral": 5}])
+    cluster.template("other", "500m")
+    for name in ("odd", "other"):
+        cluster.request(name, ATOMIC, [(name, 1)])
+    cluster.settle()
+    assert cluster.conditions("odd")["Provisioned"].status == "False"
+    assert cluster.conditions("other")["Provisioned"].status == "True"
+
+
 def test_a_shape_that_no_group_ever_holds_says_the_nearest_group_and_what_is_short() -> None:
     cluster = Cluster()
     cluster.add_group("a", cpu=4000)

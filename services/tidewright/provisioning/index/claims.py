@@ -105,6 +105,13 @@ class Claims:
             claims = (*claims, *self._in_place(shape.requests))
         except ValueError as error:
             return msgspec.structs.replace(shape, blocked=str(error))
+        except (
+            TypeError,
+            AttributeError,
+            KeyError,
+        ) as error:  # of a kind that need not say what a template may be
+            why = f"its volumes or claims cannot be read: {type(error).__name__}: {error}"
+            return msgspec.structs.replace(shape, blocked=why)
         requests = dict(shape.requests)
         for name, amount in self._attachments(volumes):
             requests[name] = requests.get(name, 0) + amount
