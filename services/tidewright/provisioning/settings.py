@@ -453,9 +453,12 @@ def _after(value: Any) -> float:
     """A duration, or `Never`."""
     if value == "Never":
         return math.inf
-    seconds = float(_scalar("consolidate_after_s", float, value))
+    try:
+        seconds = float(_scalar("consolidate_after_s", float, value))
+    except ValueError:
+        seconds = math.nan
     if not 0 <= seconds <= LONGEST_S:
-        raise ValueError("expected a duration, or Never")
+        raise ValueError("expected a duration, as 90s or 10m, or Never")
     return seconds
 
 

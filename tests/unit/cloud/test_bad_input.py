@@ -320,6 +320,7 @@ async def test_an_order_for_a_group_that_was_deleted_under_us_is_refused_with_th
 # --- Files ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("price", ["cheap", "-0.1"])
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -328,9 +329,11 @@ async def test_an_order_for_a_group_that_was_deleted_under_us_is_refused_with_th
         ("prices: /nowhere/prices.yaml", "prices: /nowhere/prices.yaml: cannot be read"),
     ],
 )
-def test_a_file_of_aws_that_cannot_be_used_names_the_field(content: str, said: str, tmp_path: Path) -> None:
+def test_a_file_of_aws_that_cannot_be_used_names_the_field(
+    content: str, said: str, price: str, tmp_path: Path
+) -> None:
     prices = tmp_path / "prices.yaml"
-    prices.write_text("m5.large: cheap\n")
+    prices.write_text(f"m5.large: {price}\n")
     file = tmp_path / "aws.yaml"
     file.write_text(f"discovery: ['asg:tag=a']\n{content.replace('PRICES', str(prices))}\n")
     with pytest.raises(ValueError, match=r"aws\.yaml") as refused:

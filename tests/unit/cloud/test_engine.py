@@ -145,6 +145,14 @@ def test_the_target_is_what_exists_or_is_ordered(
         ),
         ("groups: [{id: a, min: 3, max: 2, template: {capacity: {cpu: '1'}}}]", "need 0 <= min <= max"),
         ("groups: [{id: a, boot: soon, template: {capacity: {cpu: '1'}}}]", "boot: delay 'soon'"),
+        (
+            "groups: [{id: a, price_per_hour: -2, template: {capacity: {cpu: '1'}}}]",
+            "group 'a': price_per_hour -2: expected 0 or more",
+        ),
+        (
+            "machines: [{name: m, price_per_hour: .inf, template: {capacity: {cpu: '1'}}}]",
+            "machine 'm': price_per_hour inf: expected 0 or more",
+        ),
         ("groups: [", "cloud.yaml"),
     ],
 )

@@ -514,3 +514,12 @@ def test_what_is_said_of_a_replacement_that_is_over_begins_with_no_name() -> Non
     assert [sentence(why) for why in over.because] == [
         "in place of dear0 there is now 1 of group cheap: 0.3000 an hour instead of 1.0000"
     ]
+
+
+def test_nodes_that_wait_for_one_reason_are_one_line_of_the_plan() -> None:
+    nodes = [f"n{i}" for i in range(7)]
+    answer = what_if_scaledown.ScaleDownAnswer(
+        going=(), later=dict.fromkeys(nodes, budgets.EXHAUSTED), staying={}, saves_micro=None, cooling=False, healthy=True
+    )  # fmt: skip
+    (line,) = [one for one in what_if_scaledown.as_text(answer).splitlines() if budgets.EXHAUSTED in one]
+    assert line.startswith(f"  - {budgets.EXHAUSTED}: n0, n1, n2, n3, n4 and 2 more. It goes when")

@@ -366,7 +366,8 @@ def test_nodes_that_are_used_wait_or_are_of_a_group_at_its_minimum_are_said_so_i
     assert "  - NodeGroupMinSizeReached: least0, least1. Its group is at its minimum" in text
     assert "  - NotUnderutilized: g2. More of it is asked for than its threshold" in text
     assert (
-        "  - NotUnneededLongEnough: g0. Nobody has needed it for less than scale-down-unneeded-time" in text
+        "  - NotUnneededLongEnough: g0, g1. Nobody has needed it for less than scale-down-unneeded-time"
+        in text
     )
 
 

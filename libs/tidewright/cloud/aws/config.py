@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import yaml
@@ -131,7 +131,7 @@ def _prices(path: str) -> dict[str, float]:
         return {}
     try:
         content: Any = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
-        return msgspec.convert(content, dict[str, float])
+        return msgspec.convert(content, dict[str, Annotated[float, msgspec.Meta(ge=0)]])
     except OSError as error:
         raise ValueError(f"prices: {path}: cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, msgspec.ValidationError) as error:

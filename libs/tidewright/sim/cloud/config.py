@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -173,8 +174,17 @@ def check(config: CloudConfig, name: str) -> None:
             raise ConfigError(f"{where}: initial {group.initial} is not within {group.min} and {group.max}")
         _check_delay(where, "faults.answer_delay", group.faults.answer_delay)
         _check_delays(where, group)
+        _check_price(where, group.price_per_hour)
     for machine in config.machines:
         _check_delays(f"{name}: machine {machine.name!r}", machine)
+        _check_price(f"{name}: machine {machine.name!r}", machine.price_per_hour)
+
+
+def _check_price(where: str, price: float | None) -> None:
+    if price is not None and not 0 <= price < math.inf:
+        raise ConfigError(
+            f"{where}: price_per_hour {price:g}: expected 0 or more, or none where it is not known"
+        )
 
 
 def _check_delays(where: str, config: GroupConfig | MachineConfig) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import msgspec
 
@@ -206,10 +207,11 @@ def in_words(reason: str) -> str:
     return capital(words)
 
 
-def _said(reason: str, nodes: str) -> str:
+def _said(reason: str, names: Sequence[str]) -> str:
     """A line about nodes that stay, or wait, for a reason."""
     words = in_words(reason)
-    return f"  - {reason}: {nodes}{'. ' if words else ''}{words}"
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"  - {reason}: {', '.join(names[:5])}{more}{'. ' if words else ''}{words}"
 
 
 def as_text(answer: ScaleDownAnswer) -> str:
@@ -233,16 +235,12 @@ def as_text(answer: ScaleDownAnswer) -> str:
     if answer.cooling:
         lines.append("Nodes have just come or gone: nothing begins to go before the delays are over.")
     if answer.later:
-        lines += [
-            "",
-            "Nobody needs, and wait:",
-            *(_said(why, name) for name, why in sorted(answer.later.items())),
-        ]
+        waiting: dict[str, list[str]] = {}
+        for name, why in sorted(answer.later.items()):
+            waiting.setdefault(why, []).append(name)
+        lines += ["", "Nobody needs, and wait:", *(_said(why, waiting[why]) for why in sorted(waiting))]
     if answer.staying:
-        lines += ["", "Stay:"]
-        for reason, names in answer.staying.items():
-            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-            lines.append(_said(reason, f"{', '.join(names[:5])}{more}"))
+        lines += ["", "Stay:", *(_said(reason, names) for reason, names in answer.staying.items())]
     if answer.saves_micro is not None:
         lines += ["", f"In all that nobody needs costs {answer.saves_micro / 1e6:.2f} per hour."]
     return "\n".join(lines)
