@@ -80,6 +80,12 @@ class Master:
             if pattern != _NO_PATTERN and value > _ZERO
         ]
 
+    def price(self) -> float:
+        """Of what is chosen."""
+        return sum(
+            value * float(self.problem.price[self.pool.group[pattern]]) for value, pattern in self.chosen()
+        )
+
     def offer(self, pattern: int) -> bool:
         """Take a pattern in, if that makes the plan cheaper."""
         group, held = int(self.pool.group[pattern]), self.pool.held[pattern]

@@ -33,14 +33,17 @@ class Way(NamedTuple):
         whole: all pods of it that fit go there at a time; otherwise half of them.
         fixed: what a pod takes is seen against what a fresh node has, not against what is left.
         squared: what it takes most of counts more.
+        alone: what it takes does not count: of large pods the last one on a node is the better the more it is worth.
     """
 
     whole: bool = True
     fixed: bool = False
     squared: bool = False
+    alone: bool = False
 
 
 WAYS = (Way(), Way(fixed=True), Way(whole=False), Way(squared=True))
+DEAREST = Way(alone=True)
 
 
 def whole(worth: Floats) -> Floats:
@@ -97,7 +100,7 @@ def filled_up(
         able.put(cells[there <= 0], False)
         if enemies is not None:
             able &= ~(enemies[best] & (taken > 0)[:, None])
-        if not way.fixed:
+        if not (way.fixed or way.alone):
             size = _size(requests, free, way)
 
 
@@ -136,6 +139,34 @@ def exchanged(
     return filled_up(problem, worth, counts, groups=groups, held=part, way=WAYS[0])
 
 
+def swapped(
+    problem: Problem, worth: Floats, counts: Ints, *, groups: Ints, held: Floats, way: Way
+) -> tuple[Ints, Floats]:
+    """Patterns with one pod of a class instead of one of another, then filled up: all such, for each of these patterns.
+
+    Returns the row that each comes from, and the patterns.
+    """
+    requests = problem.requests.astype(np.float64)
+    able = np.minimum(problem.most[groups], counts[None])
+    free = problem.capacity[groups].astype(np.float64) - np.einsum("ij,jk->ik", held, requests)
+    rows, out = np.nonzero(held > 0)
+    fits: Mask = (held < able)[rows] & (worth > 0)[None]
+    fits[np.arange(len(rows)), out] = False
+    for r in range(requests.shape[1]):
+        fits &= requests[None, :, r] <= (free[rows, r] + requests[out, r])[:, None]
+    if problem.enemies is not None:
+        part = held[rows]
+        part[np.arange(len(rows)), out] -= 1.0
+        fits &= np.einsum("ij,jk->ik", (part > 0).astype(np.float64), problem.enemies.astype(np.float64)) == 0
+    which, into = np.nonzero(fits)
+    rows, out = rows[which], out[which]
+    part = held[rows]
+    at = np.arange(len(rows))
+    part[at, out] -= 1.0
+    part[at, into] += 1.0
+    return rows, filled_up(problem, worth, counts, groups=groups[rows], held=part, way=way)
+
+
 def enlarged(problem: Problem, worth: Floats, counts: Ints, group: int, pattern: Floats) -> Floats:
     """A pattern in which pods gave way to larger ones that are worth as much, as long as they fit.
 
@@ -169,6 +200,8 @@ def enlarged(problem: Problem, worth: Floats, counts: Ints, group: int, pattern:
 
 def _size(requests: Floats, free: Floats, way: Way) -> Floats:
     """How much a pod of each class takes of what a node of each group has."""
+    if way.alone:
+        return np.ones((len(free), len(requests)))
     size = np.zeros((len(free), len(requests)))
     parts = 1.0 / np.maximum(free, 1.0)
     for r in range(requests.shape[1]):

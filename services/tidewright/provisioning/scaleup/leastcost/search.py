@@ -2,7 +2,7 @@
 
 The first plan takes, again and again, the pattern that is worth most for its price, by what pods are worth where the bound was found; another
 one values them anew now and then, and the cheaper counts. The better one is found by column generation: a programme says how often which of the patterns known are used and what pods are worth
-by that; patterns worth more than their nodes cost by it come in, until none is found. What comes out in whole nodes is kept, what
+by that; patterns worth more than their nodes cost by it come in, until none is found; where much is still lacking to the bound, pods of nodes are swapped in search of more. What comes out in whole nodes is kept, what
 is most of a node too, and the rest is solved again. Where that gives few nodes, parts of them are planned anew in the same way. Work is bounded by
 steps, in proportion to their size.
 """
@@ -10,6 +10,7 @@ steps, in proportion to their size.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from tidewright.provisioning.pack.nodes import Ints
 from tidewright.provisioning.scaleup.leastcost.bound import Bound, Floats, added, bound_of, under_limits
 from tidewright.provisioning.scaleup.leastcost.master import Master
 from tidewright.provisioning.scaleup.leastcost.patterns import (
+    DEAREST,
     FINE,
     WAYS,
     Pool,
@@ -26,6 +28,7 @@ from tidewright.provisioning.scaleup.leastcost.patterns import (
     enlarged,
     exchanged,
     fill,
+    swapped,
     whole,
 )
 from tidewright.provisioning.scaleup.leastcost.problem import Problem
@@ -39,13 +42,18 @@ BEGUN = 6
 """Groups, those nearest to being worth their price, of which nodes are begun with each class."""
 PARTS = (1.0, 0.0, 0.5, 0.25)
 """With so much of what a node holds of the class, one after the other."""
+BEGINNINGS = tuple((part, way) for way in (*WAYS[::2], DEAREST) for part in PARTS)
+SWAPS, SWAPPED = 12, 100
+"""How often each pod of a node is swapped for each other one, and up to how many classes."""
+DEEP, AS_ONE = 400, 20_000
+"""Fills where those found nothing more; for so many numbers each counts once more."""
 RESTS = 12
 AT_ONCE = 8
 """Groups of which the first plan looks for the best pattern at a time."""
 PORTION, STEPS_ANEW = 0.1, 20
 """Another first plan values pods anew after each such part, by so many steps: what goes on well together would else be used up."""
-ENOUGH = 1.001
-"""A plan that costs so little more than the bound is not improved."""
+ENOUGH, NEARLY = 1.001, 1.02
+"""A plan that costs so little more than the bound is not improved, or not any deeper."""
 SEVERAL, FEW = 8, 60
 """A plan of so many nodes is planned again in part: where there are few, each that is not full tells."""
 TURNS, FILLS_ANEW, STEPS_OF_PART = 6, 40, 600
@@ -181,19 +189,24 @@ def search(problem: Problem, beside: int = 0) -> SearchResult:
     `beside` is what the nodes cost that are planned already: what cannot make the whole noticeably cheaper is not improved.
     """
     bound = bound_of(problem)
+    worth = bound.worth
     drafts = [_Draft(problem), _Draft(problem)]
     for draft, portion in zip(drafts, (1.0, PORTION), strict=True):
-        draft.greedily(bound.worth, portion)
+        draft.greedily(worth, portion)
     first = best = min(drafts, key=_cost)
     steps = 0
     enough = ENOUGH * bound.price + (ENOUGH - 1.0) * beside
     if first.unplaced() or first.price() > enough:
-        better, steps, limit_prices = _better(problem, bound, drafts)
-        best = min((first, better), key=_cost)
-        if best.price() > enough and SEVERAL <= sum(nodes for _, _, nodes in best.nodes) <= FEW:
-            best = _anew(problem, best, bound.worth)
-        if limit_prices.any():
+        better = _Better(problem, bound, drafts)
+        best = min((first, better.draft), key=_cost)
+        nearly = NEARLY * bound.price + (NEARLY - 1.0) * beside
+        if (limit_prices := better.master.limit_prices).any():
             bound = max(bound, under_limits(problem, limit_prices), key=lambda each: each.price)
+        elif _exact(problem) and best.price() > nearly and (deeper := better.deeper()):
+            best = min((best, deeper), key=_cost)
+        steps = better.steps
+        if best.price() > enough and SEVERAL <= sum(nodes for _, _, nodes in best.nodes) <= FEW:
+            best = _anew(problem, best, worth)
     return SearchResult(
         nodes=tuple(
             FilledNodes(group, tuple(int(n) for n in held.tolist()), nodes)
@@ -206,23 +219,50 @@ def search(problem: Problem, beside: int = 0) -> SearchResult:
     )
 
 
+def _exact(problem: Problem) -> bool:
+    """Whether each class is one shape: else what is had by looking deeper is lost to these."""
+    return all(len(each) == 1 for each in problem.members)
+
+
 def _cost(draft: _Draft) -> tuple[int, int]:
     """What plans are compared by: pods without a place, then the price."""
     return draft.unplaced(), draft.price()
 
 
-def _better(problem: Problem, bound: Bound, first: Sequence[_Draft]) -> tuple[_Draft, int, Floats]:
-    """A plan by column generation, begun with the patterns of others; its steps, and what limits are worth by it."""
-    size = len(problem.counts) + len(problem.limits)
-    pivots = max(FEWEST, min(MOST_PIVOTS, WORK // size**2))
-    draft = _Draft(problem)
-    pool = Pool(len(problem.counts))
-    for group, held, _ in [nodes for each in first for nodes in each.nodes]:
-        pool.add(group, held)
-    master = _generated(problem, draft, pool, bound.worth, (pivots, FILLS))
-    limit_prices = master.limit_prices
-    steps = _completed(problem, draft, master, pivots)
-    return draft, steps, limit_prices
+class _Better:
+    """A plan by column generation, begun with the patterns of others.
+
+    Attributes:
+        draft: the plan.
+        master: the programme for all pods.
+        steps: in all.
+    """
+
+    def __init__(self, problem: Problem, bound: Bound, first: Sequence[_Draft]) -> None:
+        size = len(problem.counts) + len(problem.limits)
+        self._problem = problem
+        self._pivots = max(FEWEST, min(MOST_PIVOTS, WORK // size**2))
+        pool = Pool(len(problem.counts))
+        for group, held, _ in [nodes for each in first for nodes in each.nodes]:
+            pool.add(group, held)
+        self.draft = _Draft(problem)
+        self.master, self._hunt = _generated(problem, self.draft, pool, bound.worth, (self._pivots, FILLS))
+        self.steps = _completed(problem, self.draft, self.master, self._pivots)
+
+    def deeper(self) -> _Draft | None:
+        """Another plan, where patterns are found that filling nodes did not find; None where that changes little."""
+        hunt, master = self._hunt, self.master
+        before, steps = master.price(), master.pivots
+        if not hunt.ended:
+            return None
+        while hunt.deep < DEEP and master.pivots < self._pivots and hunt.deeper(master):
+            master.solve(min(self._pivots, master.pivots + STRETCH))
+        draft: _Draft | None = None
+        if ENOUGH * master.price() < before:
+            draft = _Draft(self._problem)
+            _completed(self._problem, draft, master, self._pivots)
+        self.steps += master.pivots - steps
+        return draft
 
 
 def _completed(problem: Problem, draft: _Draft, master: Master, pivots: int) -> int:
@@ -239,7 +279,7 @@ def _completed(problem: Problem, draft: _Draft, master: Master, pivots: int) -> 
         for group, held, _ in rest.nodes:
             pool.add(group, held)
         left = max(FEWEST, min(pivots // 4, 3 * pivots // 2 - steps))
-        master = _generated(problem, draft, pool, worth, (left, FILLS_OF_REST))
+        master, _ = _generated(problem, draft, pool, worth, (left, FILLS_OF_REST))
         steps += master.pivots
     draft.greedily(master.worth)
     return steps
@@ -260,13 +300,15 @@ def _anew(problem: Problem, best: _Draft, worth: Floats) -> _Draft:
                 pool.add(group, held)
             else:
                 draft.add(group, held, 1)
-        master = _generated(problem, draft, pool, worth, (STEPS_OF_PART, FILLS_ANEW))
+        master, _ = _generated(problem, draft, pool, worth, (STEPS_OF_PART, FILLS_ANEW))
         _completed(problem, draft, master, STEPS_OF_PART)
         best = min((best, draft), key=_cost)
     return best
 
 
-def _generated(problem: Problem, draft: _Draft, pool: Pool, worth: Floats, most: tuple[int, int]) -> Master:
+def _generated(
+    problem: Problem, draft: _Draft, pool: Pool, worth: Floats, most: tuple[int, int]
+) -> tuple[Master, _Hunt]:
     """The programme for what a draft leaves, with the patterns that it lacks; at most so many steps and fills."""
     pivots, fills = most
     counts = draft.rest
@@ -278,16 +320,24 @@ def _generated(problem: Problem, draft: _Draft, pool: Pool, worth: Floats, most:
     hunt = _Hunt(problem, counts, worth)
     while hunt.fills < fills and master.pivots < pivots and hunt.better(master):
         master.solve(min(pivots, master.pivots + STRETCH))
-    return master
+    return master, hunt
 
 
 class _Hunt:
-    """The search for patterns that are worth more than they cost."""
+    """The search for patterns that are worth more than they cost.
+
+    Attributes:
+        fills: how often nodes were filled.
+        ended: filling found none any more.
+        deep: how much was looked for deeper since then.
+    """
 
     def __init__(self, problem: Problem, counts: Ints, worth: Floats) -> None:
         self.problem = problem
         self.counts = counts
         self.fills = 0
+        self.deep = 0
+        self.ended = False
         self._steady = worth
         self._turn = 0
         self._rank = 0
@@ -302,7 +352,42 @@ class _Hunt:
         added = self._filled(master, mixed, PROMISING) or self._filled(master, now, PROMISING)
         added += self._changed(master, now)
         self._steady = INERTIA * self._steady + (1.0 - INERTIA) * now
-        return added > 0 or self._filled(master, now, 0.0) > 0 or self._begun(master, now) > 0
+        self.ended = not (added > 0 or self._filled(master, now, 0.0) > 0 or self._begun(master, now) > 0)
+        return not self.ended
+
+    def deeper(self, master: Master) -> bool:
+        """Fill nodes of all groups that begin with one class each, in more ways, and swap pods of the best of them, until that adds some; whether it did."""
+        if self._filled(master, master.worth, 0.0):
+            return True
+        worths = whole(master.worth)
+        order = np.argsort(-self._last, kind="stable")
+        best = fill(self.problem, worths, self.counts, np.arange(len(order)))
+        parts = [order[at : at + BEGUN] for at in range(0, len(order), BEGUN)]
+        for groups, _ in product(parts, BEGINNINGS):
+            part, way = BEGINNINGS[self._beginning % len(BEGINNINGS)]
+            self._beginning += 1
+            rows, held = begun(self.problem, worths, self.counts, groups=groups, part=part, way=way)
+            if (added := self._kept_deep(master, rows, held)) or self.deep >= DEEP:
+                return added
+            _improved(best, rows, held, worths)
+        for turn in range(SWAPS if len(self.counts) <= SWAPPED else 0):
+            better = False
+            for groups in parts:
+                way = (WAYS[0], DEAREST)[turn % 2]
+                rows, held = swapped(
+                    self.problem, worths, self.counts, groups=groups, held=best[groups], way=way
+                )
+                if (added := self._kept_deep(master, groups[rows], held)) or self.deep >= DEEP:
+                    return added
+                better |= _improved(best, groups[rows], held, worths)
+            if not better:
+                break
+        return False
+
+    def _kept_deep(self, master: Master, groups: Ints, held: Floats) -> bool:
+        """Take in what is worth more than it costs; whether there was any."""
+        self.deep += 1 + held.size // AS_ONE
+        return self._kept(master, groups, held) > 0
 
     def _filled(self, master: Master, worth: Floats, promising: float) -> int:
         """Fill nodes in one way after the other until that adds some: of groups that were nearly good enough, now and then of all."""
@@ -347,6 +432,16 @@ class _Hunt:
         ratio = added_up(held, whole(master.worth)) / master.costs()[groups]
         better = np.flatnonzero(ratio > WORTH_IT).tolist()
         return sum(master.pool.add(int(groups[row]), held[row]) for row in better)
+
+
+def _improved(best: Floats, rows: Ints, held: Floats, worths: Floats) -> bool:
+    """Keep the best of each row in place of what was there; whether any was better."""
+    values = added_up(held, worths)
+    order = np.lexsort((-values, rows))
+    first = order[np.unique(rows[order], return_index=True)[1]]
+    better = first[values[first] > added_up(best[rows[first]], worths)]
+    best[rows[better]] = held[better]
+    return len(better) > 0
 
 
 def _alone(problem: Problem, counts: Ints, pool: Pool) -> None:
