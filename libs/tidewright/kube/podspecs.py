@@ -23,9 +23,9 @@ from tidewright.kube.podshape import PODS, HostPort, NodeTerm, PodShape, PodTerm
 from tidewright.kube.selectors import LabelSelector, Requirement, SelectorError, requirement
 from tidewright.kube.taints import Toleration
 
-MOST: Final = 2**53
+MOST: Final = 2**50
 """More of a resource than any node has, in milli-cores, bytes or counts: so much a pod asks for that asks for more, and goes
-nowhere. What is counted over many nodes and pods has to stay within what a column of numbers holds.
+nowhere. What is counted over many nodes and pods has to stay within what a column of numbers holds: it holds 8,191 times as much.
 """
 
 
@@ -59,15 +59,20 @@ def pod_requests(spec: Mapping[str, Any]) -> dict[str, int]:
         total[name] = max(total.get(name, 0), value)
     total.update(_container_requests(spec))
     _add(total, amounts(spec.get("overhead") or {}))
-    return {name: min(value, MOST) for name, value in sorted(total.items()) if value}
+    return {name: bounded for name, value in sorted(total.items()) if (bounded := bounded_amount(value))}
 
 
 def amounts(resources: Mapping[str, Any]) -> dict[str, int]:
     """A resource list in integers: cpu in milli-cores, everything else in whole units."""
     return {
-        name: min(quantities.milli(value) if name == "cpu" else quantities.whole(value), MOST)
+        name: bounded_amount(quantities.milli(value) if name == "cpu" else quantities.whole(value))
         for name, value in resources.items()
     }
+
+
+def bounded_amount(value: int) -> int:
+    """An amount within 0 and `MOST`: less than nothing nobody asks for, but in a template that no API server checks."""
+    return max(0, min(value, MOST))
 
 
 def _container_requests(container: Mapping[str, Any]) -> dict[str, int]:
@@ -200,7 +205,7 @@ def of_fields(
     """
     own = dict(labels or {})
     address = digest or digest_of(requests, scheduling, namespace, own, priority)
-    requests = {name: min(amount, MOST) for name, amount in requests.items()}  # facts of before may say more
+    requests = {name: bounded_amount(n) for name, n in requests.items()}  # facts of before may say others
     try:
         return _parse(
             requests,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import isfinite
 from typing import Annotated, Any
 
 import msgspec
@@ -170,6 +171,12 @@ def parse_reply(body: bytes) -> Reply:
         target_replicas=reply.target_replicas,
         lower_bound_replicas=reply.lower_bound_replicas,
         upper_bound_replicas=reply.upper_bound_replicas,
-        observed_target_value=reply.observed_targets[0].target_value if reply.observed_targets else 0.0,
+        observed_target_value=_observed(reply.observed_targets),
         details=reply.reason,
     )
+
+
+def _observed(targets: list[_ObservedTarget]) -> float:
+    """The first one's value; `NaN` and `Infinity`, which the protocol has and a fact has not, say nothing."""
+    value = targets[0].target_value if targets else 0.0
+    return value if isfinite(value) else 0.0

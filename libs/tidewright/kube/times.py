@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from tidewright.events.times import rfc3339_micro
+from tidewright.events.times import FIRST, LAST, rfc3339_micro
 
 __all__ = [
     "readable",
@@ -64,8 +64,11 @@ def typed_seconds(text: str) -> float:
 
 
 def rfc3339(at: float) -> str:
-    """Seconds since the epoch as the API server writes them: UTC, whole seconds, rounded down."""
-    return _whole(int(at // 1))
+    """Seconds since the epoch as the API server writes them: UTC, whole seconds, rounded down.
+
+    Within the years that can be written, 1 to 9999: a stamp with a zone, or with fractions, may lie beyond them.
+    """
+    return _whole(int(min(max(at, FIRST), LAST) // 1))
 
 
 def readable(at: float) -> str:
@@ -75,4 +78,5 @@ def readable(at: float) -> str:
 
 @lru_cache(maxsize=16384)
 def _whole(second: int) -> str:
-    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    # Not strftime, which writes a year before 1000 with fewer digits.
+    return datetime.fromtimestamp(second, UTC).replace(tzinfo=None).isoformat() + "Z"

@@ -8,12 +8,15 @@ import msgspec
 import pytest
 
 from tests.unit.provisioning.watched import OWNER, Watched
+from tests.vectors.capacity_buffers import Buffers, pod_spec
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
 from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import SetStatus
 from tidewright.events.facts import NodeObserved
+from tidewright.kube.podspecs import of_template
 from tidewright.kube.times import rfc3339
+from tidewright.provisioning.cluster.cluster_state import Counts, upcoming
 from tidewright.provisioning.settings import problems
 
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
@@ -463,3 +466,44 @@ def test_settings_that_are_negative_contradictory_or_unknown_are_named_with_what
     config: dict[str, Any], says: str
 ) -> None:
     assert any(says in problem for problem in problems(config)), problems(config)
+
+
+@pytest.mark.parametrize("profile", ["compat", "hold"])
+@pytest.mark.parametrize(
+    "time", ["9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+14:00"]
+)
+def test_a_time_beyond_the_calendar_ends_nothing(profile: str, time: str) -> None:
+    """An API server takes each of them in a status that others may write."""
+    cluster = Buffers({"profile": profile}, room=8)
+    cluster.pod_template("t", pod_spec({"cpu": "1"}))
+    condition = {"type": "ReadyForProvisioning", "status": "True", "lastTransitionTime": time}
+    spec = {"podTemplateRef": {"name": "t"}, "replicas": 4}
+    cluster.buffer("b", spec, status={"conditions": [condition]})
+    cluster.settle()
+    conditions = (cluster.status("b") or {})["conditions"]
+    assert conditions[0]["lastTransitionTime"][:4] in ("9999", "0001")
+
+
+@pytest.mark.parametrize("amount", ["-1E", "-1", "-9223372036854775808"])
+def test_a_template_that_asks_for_less_than_nothing_asks_for_nothing(amount: str) -> None:
+    """A custom workload's is checked by nobody."""
+    asks = {"containers": [{"resources": {"requests": {"cpu": amount, "memory": "1Gi"}}}]}
+    assert of_template({"spec": asks}, "ns").requests == {"memory": 2**30, "pods": 1}
+
+
+def test_a_group_that_says_that_two_thousand_million_nodes_are_on_their_way_ends_nothing() -> None:
+    counts = Counts(target=2**31 - 1, increase=1)
+    assert upcoming(counts) == 100_000
+
+
+def test_more_than_a_thousand_pods_that_ask_for_too_much_leave_no_room_on_their_node() -> None:
+    """What they ask for together is still counted with: it turned over, and their node had room for everybody."""
+    cluster = Cluster()
+    cluster.add_group("g")
+    cluster.add_node("n1", "g")
+    huge, small = cluster.shape({"cpu": 2**53}), cluster.shape({"cpu": 3000})
+    for number in range(1100):
+        cluster.pod(f"huge-{number}", huge, node="n1")
+    cluster.pod("small", small)
+    cluster.settle()
+    assert cluster.of(p.IncreaseNodeGroup) != []

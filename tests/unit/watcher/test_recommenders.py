@@ -215,6 +215,19 @@ async def test_every_json_form_of_the_protocol_is_read(body: bytes, cluster: Clu
     assert fact.observed_value == 1.5
 
 
+@pytest.mark.parametrize("value", [b'"NaN"', b'"Infinity"', b'"-Infinity"'])
+async def test_what_was_observed_is_left_out_where_it_is_no_number(value: bytes, cluster: Cluster) -> None:
+    """The protocol has such values, and a fact has not: what is recommended beside it holds."""
+    with_target(cluster)
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=b'{"targetReplicas": 7, "observedTargets": [{"targetValue": %s}]}' % value)
+
+    async with recommender(answer) as url:
+        fact = await ask(cluster, url)
+    assert (fact.error, fact.target_replicas, fact.observed_value) == ("", 7, 0.0)
+
+
 async def test_one_that_hangs_and_one_that_is_not_there_are_given_up(cluster: Cluster) -> None:
     with_target(cluster)
     never = asyncio.Event()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from enum import Enum
+from typing import Final
 
 import msgspec
 
@@ -100,12 +101,16 @@ def acceptable(counts: Counts) -> tuple[int, int]:
     )
 
 
+MOST_COMING: Final = 100_000
+"""More nodes than a cluster has. A cloud that has more on their way says something wrong, and each would be laid out."""
+
+
 def upcoming(counts: Counts) -> int:
     """Nodes that are ordered and not usable yet; only while an increase is open and not backed off."""
     if not counts.increase or counts.backed_off:
         return 0
     there = counts.ready + counts.unready + counts.suspended + counts.long_unregistered
-    return max(0, counts.target - there)
+    return min(max(0, counts.target - there), MOST_COMING)
 
 
 def group_healthy(counts: Counts, health: Health) -> bool:
