@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from tidewright.events.times import FIRST, LAST, rfc3339_micro
+from tidewright.events.times import bounded, rfc3339_micro, written
 
 __all__ = [
     "readable",
@@ -68,7 +68,7 @@ def rfc3339(at: float) -> str:
 
     Within the years that can be written, 1 to 9999: a stamp with a zone, or with fractions, may lie beyond them.
     """
-    return _whole(int(min(max(at, FIRST), LAST) // 1))
+    return _whole(int(bounded(at) // 1))
 
 
 def readable(at: float) -> str:
@@ -78,5 +78,4 @@ def readable(at: float) -> str:
 
 @lru_cache(maxsize=16384)
 def _whole(second: int) -> str:
-    # Not strftime, which writes a year before 1000 with fewer digits.
-    return datetime.fromtimestamp(second, UTC).replace(tzinfo=None).isoformat() + "Z"
+    return written(second, "seconds")
