@@ -16,7 +16,7 @@ from tidewright.asking.options import THE_LOG, AskedLogOptions, LogOptions
 from tidewright.asking.running import located
 from tidewright.asking.running_log import RunningLog
 from tidewright.asking.source import Source
-from tidewright.asking.trust import Anchors, anchors_of
+from tidewright.asking.trust import anchors_of
 from tidewright.events import registry
 from tidewright.host.process.stderr import STDERR
 from tidewright.log.connection import Log
@@ -94,11 +94,8 @@ async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[S
         log = await _connected(on)
         async with log:
             log.directly = True  # who asks has no right to make a consumer
-            anchors: Anchors = None
-            if isinstance(on, AskedLogOptions) and on.trust is not None:
-                from tidewright.log.keyfiles import read_anchors
-
-                anchors = read_anchors(on.trust)
+            anchors = anchors_of(on)
+            if anchors is not None:
                 log.authenticate(anchors=anchors)
             await _adopted(log)
             try:
