@@ -17,7 +17,7 @@ from tidewright.provisioning.scaledown.choosing import cooling
 from tidewright.provisioning.scaledown.live import EXPECTED, Room, cards_of
 from tidewright.provisioning.scaledown.scanning import healthy, whole_pass
 from tidewright.provisioning.state import State
-from tidewright.provisioning.tell import staying
+from tidewright.provisioning.tell import folding, staying
 from tidewright.provisioning.tell.capitals import capital
 from tidewright.provisioning.tell.in_number import in_number
 
@@ -235,10 +235,8 @@ def as_text(answer: ScaleDownAnswer) -> str:
     if answer.cooling:
         lines.append("Nodes have just come or gone: nothing begins to go before the delays are over.")
     if answer.later:
-        waiting: dict[str, list[str]] = {}
-        for name, why in sorted(answer.later.items()):
-            waiting.setdefault(why, []).append(name)
-        lines += ["", "Nobody needs, and wait:", *(_said(why, waiting[why]) for why in sorted(waiting))]
+        waiting = sorted((why, names) for names, why in folding.by_reason(answer.later))
+        lines += ["", "Nobody needs, and wait:", *(_said(why, names) for why, names in waiting)]
     if answer.staying:
         lines += ["", "Stay:", *(_said(reason, names) for reason, names in answer.staying.items())]
     if answer.saves_micro is not None:
