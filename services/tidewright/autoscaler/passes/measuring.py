@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-import msgspec
+from msgspec.structs import replace
 
 from tidewright.autoscaler.api.spec import Metric, Rules
 from tidewright.autoscaler.passes.combine import Calculation
@@ -17,7 +17,6 @@ from tidewright.kube.readiness import NO_PODS, ReadyCount, ready_pods
 
 UNTOLERATED_ZERO = "UntoleratedZero"
 _INT64 = 2**63
-_EMPTY = Calculation(display="")
 
 
 def measure(rules: Rules, policy: Policy, scene: Scene) -> tuple[Calculation, ...]:
@@ -52,35 +51,24 @@ def _count(rules: Rules, scene: Scene) -> ReadyCount:
     )
 
 
-def _gated(rules: Rules, scene: Scene, display: str) -> tuple[int, int, ReadyCount, Calculation | None]:
-    """Ready pods (at most those that exist), their percentage, the count, and why it does not do."""
+def _counted(rules: Rules, scene: Scene, display: str) -> Calculation:
+    """What the pods give, before any value: those that are listed, those that are ready (at most those that exist) and
+    their percentage; with an error where they do not do.
+    """
     if scene.selector_error:
-        return 0, 0, ReadyCount(0, 0, 0), _selector_failure(scene, display)
+        return _selector_failure(scene, display)
     count = _count(rules, scene)
-    error, error_class = count.error, "no-pods" if count.listed == 0 else "none-ready"
-    ready = percent = 0
-    if not error:
-        ready = min(count.ready, scene.observed)
-        percent = ready_percent(ready, count.listed - count.incorrect)
-        error = gate_error(
-            percent,
-            rules.min_available_percent,
-            namespace=scene.namespace,
-            target_name=rules.target_name,
-        )
-        error_class = "unready-ratio"
-    if error:
-        failure = Calculation(
-            display=display,
-            listed=count.listed,
-            ready=ready,
-            ready_percent=percent,
-            error=error,
-            error_class=error_class,
-            changes_at=count.changes_at,
-        )
-        return ready, percent, count, failure
-    return ready, percent, count, None
+    counted = Calculation(display=display, listed=count.listed, changes_at=count.changes_at)
+    if count.error:
+        error_class = "no-pods" if count.listed == 0 else "none-ready"
+        return replace(counted, error=count.error, error_class=error_class)
+    ready = min(count.ready, scene.observed)
+    percent = ready_percent(ready, count.listed - count.incorrect)
+    error = gate_error(
+        percent, rules.min_available_percent, namespace=scene.namespace, target_name=rules.target_name
+    )
+    error_class = "unready-ratio" if error else ""
+    return replace(counted, ready=ready, ready_percent=percent, error=error, error_class=error_class)
 
 
 def _selector_failure(scene: Scene, display: str) -> Calculation:
@@ -95,9 +83,9 @@ def _selector_failure(scene: Scene, display: str) -> Calculation:
 def _external(
     rules: Rules, policy: Policy, scene: Scene, metric: Metric, sample: MetricSampled | None
 ) -> Calculation:
-    ready, percent, count, failure = _gated(rules, scene, metric.display)
-    if failure is not None:
-        return failure
+    counted = _counted(rules, scene, metric.display)
+    if counted.error:
+        return counted
     if sample is None or sample.error or not sample.series_milli:
         empty = sample is not None and (not sample.error or sample.error_class == "empty")
         cause = (
@@ -105,41 +93,39 @@ def _external(
             if empty
             else f"unable to fetch metrics from external metrics API: {_cause(sample)}"
         )
-        return Calculation(
-            display=metric.display,
-            listed=count.listed,
-            ready=ready,
-            ready_percent=percent,
-            error=f"unable to get external metric {scene.namespace}/{metric.name}/{metric.selector}: {cause}",
-            error_class="metric-empty" if empty else "metric-unavailable",
+        return _unmeasured(
+            counted,
+            f"unable to get external metric {scene.namespace}/{metric.name}/{metric.selector}: {cause}",
+            "metric-empty" if empty else "metric-unavailable",
         )
     total = _bounded(sum(sample.series_milli))
     if total == 0 and not rules.tolerate_zero:
-        return Calculation(
-            display=metric.display,
-            listed=count.listed,
-            ready=ready,
-            ready_percent=percent,
-            replicas=ready if policy.strict else scene.current,
-            held=UNTOLERATED_ZERO,
-            changes_at=count.changes_at,
-        )
-    usage = quotient(float(total), ready) if rules.average else float(total)
+        return _held_at_zero(counted, policy, scene)
+    usage = quotient(float(total), counted.ready) if rules.average else float(total)
     proposal = propose(
-        rules, metric.marks, current=scene.current, ready=ready, usage=usage, strict=policy.strict
+        rules, metric.marks, current=scene.current, ready=counted.ready, usage=usage, strict=policy.strict
     )
-    return Calculation(
-        display=metric.display,
+    return _proposed(counted, proposal, usage)
+
+
+def _unmeasured(counted: Calculation, error: str, error_class: str) -> Calculation:
+    """Without a value; whatever pods become, that is not another one before the next is asked for."""
+    return replace(counted, error=error, error_class=error_class, changes_at=None)
+
+
+def _held_at_zero(counted: Calculation, policy: Policy, scene: Scene) -> Calculation:
+    return replace(counted, replicas=counted.ready if policy.strict else scene.current, held=UNTOLERATED_ZERO)
+
+
+def _proposed(counted: Calculation, proposal: Proposal, usage: float) -> Calculation:
+    return replace(
+        counted,
         replicas=proposal.replicas,
         usage=usage,
         utilization=int64(usage),
-        listed=count.listed,
-        ready=ready,
-        ready_percent=percent,
         above=proposal.above,
         below=proposal.below,
         converge=proposal.converge,
-        changes_at=count.changes_at,
     )
 
 
@@ -181,8 +167,8 @@ def _resource(
         skip_owner_check=scene.skip_owner_check,
         strict=policy.strict,
     )
-    counted = groups.listed - len(groups.ignored)
-    if counted == 0:
+    counting = groups.listed - len(groups.ignored)
+    if counting == 0:
         return Calculation(
             display=metric.display,
             listed=groups.listed,
@@ -191,7 +177,7 @@ def _resource(
             reference_fault="division-by-zero",
             changes_at=groups.changes_at,
         )
-    percent = ready_percent(groups.ready, counted)
+    percent = ready_percent(groups.ready, counting)
     error = gate_error(
         percent, rules.min_available_percent, namespace=scene.namespace, target_name=rules.target_name
     )
@@ -199,16 +185,15 @@ def _resource(
     values = [value for pod, value in sample.pods_milli.items() if pod not in groups.ignored]
     if not error and not values:
         error, error_class = "did not receive metrics for any ready pods", "no-ready-metrics"
+    counted = Calculation(
+        display=metric.display,
+        listed=groups.listed,
+        ready=groups.ready,
+        ready_percent=percent,
+        changes_at=groups.changes_at,
+    )
     if error:
-        return Calculation(
-            display=metric.display,
-            listed=groups.listed,
-            ready=groups.ready,
-            ready_percent=percent,
-            error=error,
-            error_class=error_class,
-            changes_at=groups.changes_at,
-        )
+        return replace(counted, error=error, error_class=error_class)
     total = _bounded(sum(values))
     held = UNTOLERATED_ZERO if total == 0 and policy.guard_resource_zero and not rules.tolerate_zero else ""
     usage = quotient(float(total), groups.ready) if rules.average else float(total)
@@ -224,21 +209,8 @@ def _resource(
             strict=policy.strict,
         )
     )
-    return Calculation(
-        display=metric.display,
-        replicas=proposal.replicas,
-        usage=usage,
-        utilization=int64(usage),
-        listed=groups.listed,
-        ready=groups.ready,
-        ready_percent=percent,
-        above=proposal.above,
-        below=proposal.below,
-        converge=proposal.converge,
-        held=held,
-        changes_at=groups.changes_at,
-        foreign=groups.foreign + len(sample.pods_milli.keys() - {pod.name for pod in scene.pods}),
-    )
+    foreign = groups.foreign + len(sample.pods_milli.keys() - {pod.name for pod in scene.pods})
+    return replace(_proposed(counted, proposal, usage), held=held, foreign=foreign)
 
 
 def calculate_recommender(rules: Rules, policy: Policy, scene: Scene) -> Calculation:
@@ -246,32 +218,21 @@ def calculate_recommender(rules: Rules, policy: Policy, scene: Scene) -> Calcula
     recommender = rules.recommender
     if recommender is None:
         raise ValueError("the rules have no recommender")
-    ready, percent, count, failure = _gated(rules, scene, recommender.name)
-    if failure is not None:
-        return failure
-    fault = "nil-dereference" if recommender.low is None or recommender.high is None else ""
+    counted = _counted(rules, scene, recommender.name)
+    if counted.error:
+        return counted
     answer = scene.recommendation
     if answer is None or answer.error:
         cause = answer.error if answer is not None else "it has not been asked yet"
-        return Calculation(
-            display=recommender.name,
-            listed=count.listed,
-            ready=ready,
-            ready_percent=percent,
-            error=f"unable to get external recommendation {recommender.name}: {cause}",
-            error_class="recommender-unavailable",
+        return _unmeasured(
+            counted,
+            f"unable to get external recommendation {recommender.name}: {cause}",
+            "recommender-unavailable",
         )
-    common = {
-        "display": recommender.name,
-        "listed": count.listed,
-        "ready": ready,
-        "ready_percent": percent,
-        "reference_fault": fault,
-        "changes_at": count.changes_at,
-    }
+    if recommender.low is None or recommender.high is None:
+        counted = replace(counted, reference_fault="nil-dereference")
     if answer.target_replicas == 0 and not rules.tolerate_zero:
-        replicas = ready if policy.strict else scene.current
-        return msgspec.structs.replace(_EMPTY, **common, replicas=replicas, held=UNTOLERATED_ZERO)
+        return _held_at_zero(counted, policy, scene)
     usage = answer.observed_value * 1000 if math.isfinite(answer.observed_value) else 0.0
     proposal = recommended(
         rules,
@@ -281,14 +242,4 @@ def calculate_recommender(rules: Rules, policy: Policy, scene: Scene) -> Calcula
         upper=answer.upper_bound_replicas,
         strict=policy.strict,
     )
-    return msgspec.structs.replace(
-        _EMPTY,
-        **common,
-        details=answer.details,
-        replicas=proposal.replicas,
-        usage=usage,
-        utilization=int64(usage),
-        above=proposal.above,
-        below=proposal.below,
-        converge=proposal.converge,
-    )
+    return replace(_proposed(counted, proposal, usage), details=answer.details)
