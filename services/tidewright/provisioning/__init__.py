@@ -5,7 +5,8 @@ state        what it remembers
 group_ids    node groups by their ids
 unanswered   what the decisions were about that wait for their outcome
 holding      what the modes in force hold back
-settings     the configuration, under the reference's names and with its defaults
+settings     the configuration, with the defaults of the reference
+flags        how people write it: the reference's names, what values may be, what is said of wrong ones
 differences  where ours decides otherwise than the reference, by number
 upcasts      states as earlier versions stored them
 fold/        evolve: one module per kind of input; what an event touched

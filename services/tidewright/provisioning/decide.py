@@ -36,6 +36,7 @@ from tidewright.provisioning.cluster import status_map
 from tidewright.provisioning.cluster.follow_up import answered, cancelled, not_taken_back, respecified
 from tidewright.provisioning.consolidation.replacing import concluded
 from tidewright.provisioning.evaluate import Evaluation, room_of
+from tidewright.provisioning.flags import problems
 from tidewright.provisioning.fold.common import EVALUATE, SCAN
 from tidewright.provisioning.fold.evolve import evolve
 from tidewright.provisioning.fold.stirring import changes, stirs
@@ -62,7 +63,6 @@ from tidewright.provisioning.scaledown.scanning import (
     taken_up,
 )
 from tidewright.provisioning.scaleup.orders import COMPONENT, STATUS_MAP
-from tidewright.provisioning.settings import problems
 from tidewright.provisioning.state import State, owner_key
 from tidewright.provisioning.tell import exposition, parts
 from tidewright.provisioning.upcasts import UPCASTS

@@ -25,7 +25,7 @@ from tidewright.events.provisioning import (
     RemoveNode,
     UndoRemoval,
 )
-from tidewright.provisioning.settings import read
+from tidewright.provisioning.flags import read
 
 HOUR = 3600.0
 

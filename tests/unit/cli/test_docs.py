@@ -18,7 +18,7 @@ from tidewright.asking.services import EVERY
 from tidewright.cli.contract import site
 from tidewright.cli.contract.reference import series, settings
 from tidewright.events.registry import BY_NAME
-from tidewright.provisioning import settings as provisioning
+from tidewright.provisioning import flags as provisioning
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted(

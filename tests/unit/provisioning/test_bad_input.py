@@ -17,7 +17,7 @@ from tidewright.events.facts import NodeObserved
 from tidewright.kube.podspecs import of_template
 from tidewright.kube.times import rfc3339
 from tidewright.provisioning.cluster.cluster_state import Counts, upcoming
-from tidewright.provisioning.settings import problems
+from tidewright.provisioning.flags import problems
 
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 CHECK = "check-capacity.autoscaling.x-k8s.io"

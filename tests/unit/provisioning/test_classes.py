@@ -11,7 +11,7 @@ from tests.unit.provisioning.test_explaining import standing
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
 from tidewright.events.config import ConfigSet
-from tidewright.provisioning.settings import read
+from tidewright.provisioning.flags import read
 
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 CHECK = "check-capacity.autoscaling.x-k8s.io"

@@ -17,7 +17,8 @@ from tidewright.events.base import JsonObject
 from tidewright.kube.times import readable
 from tidewright.provisioning.consolidation import budgets, modes, protection
 from tidewright.provisioning.consolidation.budgets import EMPTY, UNDERUTILISED, left, read_budgets
-from tidewright.provisioning.settings import Settings, read
+from tidewright.provisioning.flags import read
+from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell import what_if_scaledown
 

@@ -664,7 +664,7 @@ def test_it_is_forgotten_as_well_by_who_folds_the_log_where_nothing_is_expected(
     recorded: dict[int, list[Decided]] = {}
     for decision in cluster.said:
         recorded.setdefault(cause_of(decision.id)[0], []).append(Decided(decision, registry.encode(decision)))
-    monkeypatch.setattr("tidewright.provisioning.settings.read", lambda _: (Settings(foresight="off"), ()))
+    monkeypatch.setattr("tidewright.provisioning.flags.read", lambda _: (Settings(foresight="off"), ()))
     fold: Fold[State] = Fold(DECIDER, ALL)
     for seq, body in cluster.log:
         fold.replay(seq, body, registry.read(body), recorded.get(seq, []))

@@ -12,11 +12,11 @@ from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
 from tidewright.kube.podshape import NodeView
 from tidewright.kube.podspecs import of_fields
+from tidewright.provisioning.flags import read
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.templates import Template
 from tidewright.provisioning.scaleup.leastcost.problem import MOST_CLASSES, Column, problem_of
 from tidewright.provisioning.scaleup.leastcost.search import search
-from tidewright.provisioning.settings import read
 from tidewright.provisioning.tell.sentences import sentence
 
 GIB = 2**30

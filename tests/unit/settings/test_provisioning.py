@@ -19,8 +19,9 @@ from tidewright.events import provisioning as p
 from tidewright.events.base import Decision, JsonObject
 from tidewright.events.decisions import CreateObject, DeleteObject, SetStatus, SetTimer
 from tidewright.provisioning.differences import DIFFERENCES, OF_BUFFERS
+from tidewright.provisioning.flags import KEYS, WITHOUT_MEANING, read
 from tidewright.provisioning.requests.spec import CONSUME
-from tidewright.provisioning.settings import KEYS, WITHOUT_MEANING, Settings, read
+from tidewright.provisioning.settings import Settings
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"

@@ -14,7 +14,7 @@ import msgspec
 from tidewright.kube.keys import PodKey
 from tidewright.kube.podshape import NodeView
 from tidewright.kube.taints import UNNEEDED
-from tidewright.provisioning import settings
+from tidewright.provisioning import flags, settings
 from tidewright.provisioning.foresight.counting import Counting
 from tidewright.provisioning.foresight.spreading import Spreads
 from tidewright.provisioning.index.index import Index
@@ -43,7 +43,7 @@ def counting_of(state: State) -> Counting:
 
 def _built(state: State) -> Index:
     index = Index(state.objects)
-    index.settings, index.warnings = settings.read(state.config)
+    index.settings, index.warnings = flags.read(state.config)
     if state.priorities is not None:
         index.settings = msgspec.structs.replace(index.settings, priorities=state.priorities)
     if index.settings.foresight != settings.OFF:

@@ -11,7 +11,9 @@ from typing import Any, Final
 import msgspec
 
 from tidewright.autoscaler.policy import Policy
-from tidewright.provisioning import settings as provisioning
+from tidewright.provisioning import flags as provisioning
+from tidewright.provisioning.settings import GIB
+from tidewright.provisioning.settings import Settings as Provisioning
 from tidewright.shardmanager import own_services
 from tidewright.shardmanager.propeller import config, election_read, fleet_config
 from tidewright.spread.state import Settings as Spread
@@ -72,12 +74,12 @@ def _members(kind: type[msgspec.Struct]) -> Iterator[Row]:
 
 
 def _of_provisioning() -> Iterator[Row]:
-    fields = {field.name: field for field in msgspec.structs.fields(provisioning.Settings)}
-    said = _said(provisioning.Settings)
+    fields = {field.name: field for field in msgspec.structs.fields(Provisioning)}
+    said = _said(Provisioning)
     for key, names in sorted(provisioning.KEYS.items()):
         meaning = next((said[name] for name in names if name in said), "Cluster Autoscaler's")
         defaults = [
-            default // provisioning.GIB if key == "memory-total" else default
+            default // GIB if key == "memory-total" else default
             for default in (_default(fields[name]) for name in names)
         ]
         yield key, _range(defaults) if len(defaults) > 1 else shown(defaults[0]), meaning
