@@ -39,7 +39,9 @@ SILENCE_S = 1.5
 """Without a record and without a heartbeat for so long, the consumer is taken for lost."""
 HEARD_S = 0.05
 """For so long what has come meanwhile is let in before that: whoever had no processor time heard nothing, too."""
-FORGET_AFTER_S = 30.0
+FORGET_AFTER_S = 10.0
+"""A consumer that nobody pulls from is gone after so long: where a machine is so busy that the server's answer comes too late, each attempt
+leaves one behind. Whoever still reads has asked for records within `PULL_EXPIRES_S`, and that keeps it."""
 DELIVERED = "$JS.ACK."
 """Begins the reply subject of what is delivered from a stream, and of nothing else."""
 LOOKED_UP = 200
