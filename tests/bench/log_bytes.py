@@ -17,14 +17,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import re
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_urlsafe
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -55,6 +57,8 @@ LOW, HIGH = 9.0, 10.0
 """The marks: a load of `HIGH` times so many pods is raised to these, one of `LOW` times so many lowered."""
 TARGET_BYTES = 4000.0
 SAME, OTHER, ONE, SEVERAL = "same value", "another value", f"{FEW} pod", f"{MANY} pods"
+Sample: TypeAlias = Mapping[str, Any]
+"""A value of an external metric, as the embedded cluster takes it."""
 CARRIED = ("fact", "decision", "outcome", "config")
 
 
@@ -174,7 +178,15 @@ def loads(rounds: int) -> list[tuple[str, float]]:
     return once * rounds
 
 
-async def follow(embedded: Embedded, nats_url: str, rounds: int, every_s: float) -> Watched:
+@asynccontextmanager
+async def running(
+    embedded: Embedded,
+    nats_url: str,
+    every_s: float,
+    first: Sequence[Sample],
+    prepare: Callable[[Kube], Awaitable[None]],
+) -> AsyncIterator[tuple[Log, Callable[[Sequence[Sample]], Awaitable[None]]]]:
+    """All services at work on a cluster with something in it; the log, and what lets the metric have other values."""
     supervisor = Supervisor(lambda name, line: None)
     on = ("--nats", nats_url, "--cluster", CLUSTER)
     at = (*on, "--kubeconfig", str(embedded.kubeconfig))
@@ -187,11 +199,10 @@ async def follow(embedded: Embedded, nats_url: str, rounds: int, every_s: float)
         side = await stack.enter_async_context(Kube.at(embedded.side_url))
         log = await stack.enter_async_context(await Log.connect(nats_url, CLUSTER))
 
-        async def push(value: float) -> None:
-            sample = {"name": "load", "value": value, "namespace": NAMESPACE, "labels": LABELS}
-            await side.request("POST", "/sim/metrics", body=msgspec.json.encode([sample]))
+        async def push(samples: Sequence[Sample]) -> None:
+            await side.request("POST", "/sim/metrics", body=msgspec.json.encode(samples))
 
-        await push(LOW * 2)
+        await push(first)
         await install(kube)
         await install_log(log, Plan(deciders=DECIDERS))
         await prepare(kube)
@@ -201,33 +212,56 @@ async def follow(embedded: Embedded, nats_url: str, rounds: int, every_s: float)
             *(program(decider, *on) for decider in DECIDERS),
             program("actuator", *at),
         )
+        yield log, push
+
+
+async def follow(embedded: Embedded, nats_url: str, rounds: int, every_s: float) -> Watched:
+    def load(value: float) -> list[Sample]:
+        return [{"name": "load", "value": value, "namespace": NAMESPACE, "labels": LABELS}]
+
+    async with running(embedded, nats_url, every_s, load(LOW * 2), prepare) as (log, push):
         watched = Watched()
         reading = asyncio.create_task(watched.run(log))
-        stack.callback(reading.cancel)
-        await asyncio.sleep(2 * every_s)
-        await watched.next()
-        for of, value in loads(rounds):
-            watched.following = of
-            await push(value)
+        try:
+            await asyncio.sleep(2 * every_s)
             await watched.next()
-        watched.following = "end"
-        await watched.next()
+            for of, value in loads(rounds):
+                watched.following = of
+                await push(load(value))
+                await watched.next()
+            watched.following = "end"
+            await watched.next()
+        finally:
+            reading.cancel()
     return watched
 
 
 async def prepare(kube: Kube) -> None:
+    await make(kube, NAMESPACE, {"web": LABELS})
+
+
+async def make(kube: Kube, namespace: str, named: Mapping[str, Mapping[str, str]]) -> None:
+    """Deployments of two pods with their labels, and an autoscaler for each."""
     spec: dict[str, Any] = {
         "minReplicas": 1, "maxReplicas": 100, "scaleUpLimitFactor": "1000", "scaleDownLimitFactor": "90", "tolerance": "0.01",
         "upscaleForbiddenWindowSeconds": 1, "downscaleForbiddenWindowSeconds": 1,
     }  # fmt: skip
-    wanted = autoscaler("load", **spec)
-    wanted["spec"]["metrics"][0]["external"] |= {"highWatermark": f"{HIGH:g}", "lowWatermark": f"{LOW:g}"}
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-    for path, manifest in (
-        ("/api/v1/namespaces", namespace),
-        (f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments", DEPLOYMENT),
-        (f"/apis/datadoghq.com/v1alpha1/namespaces/{NAMESPACE}/watermarkpodautoscalers", wanted),
-    ):
+    namespaced = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    manifests: list[tuple[str, dict[str, Any]]] = [("/api/v1/namespaces", namespaced)]
+    for name, labels in named.items():
+        wanted = autoscaler("load", target=name, **spec)
+        wanted["metadata"]["name"] = name
+        wanted["spec"]["metrics"][0]["external"] |= {
+            "highWatermark": f"{HIGH:g}", "lowWatermark": f"{LOW:g}", "metricSelector": {"matchLabels": labels},
+        }  # fmt: skip
+        scaled: Any = copy.deepcopy(DEPLOYMENT)
+        scaled["metadata"]["name"] = name
+        scaled["spec"]["selector"]["matchLabels"] = scaled["spec"]["template"]["metadata"]["labels"] = labels
+        manifests += [
+            (f"/apis/apps/v1/namespaces/{namespace}/deployments", scaled),
+            (f"/apis/datadoghq.com/v1alpha1/namespaces/{namespace}/watermarkpodautoscalers", wanted),
+        ]
+    for path, manifest in manifests:
         await kube.request("POST", path, body=msgspec.json.encode(manifest))
 
 
@@ -288,17 +322,24 @@ def figures(told: Sequence[Told], left: float) -> list[Figure]:
     return found
 
 
-async def measure(rounds: int, every_s: float) -> list[Figure]:
+@asynccontextmanager
+async def servers() -> AsyncIterator[tuple[Embedded, str, Path]]:
+    """An embedded cluster and a nats-server: its URL, and where both keep what they have."""
     with tempfile.TemporaryDirectory(prefix="tidewright-bench-") as folder:
         embedded = Embedded(Path(folder))
         nats = EmbeddedServer(Path(folder) / "nats")
         await nats.start()
         try:
             async with embedded.running():
-                watched = await follow(embedded, nats.url, rounds, every_s)
-            return figures(watched.told, await left_of(watched.records, nats.url, Path(folder) / "nats"))
+                yield embedded, nats.url, Path(folder)
         finally:
             await nats.stop()
+
+
+async def measure(rounds: int, every_s: float) -> list[Figure]:
+    async with servers() as (embedded, nats_url, folder):
+        watched = await follow(embedded, nats_url, rounds, every_s)
+        return figures(watched.told, await left_of(watched.records, nats_url, folder / "nats"))
 
 
 def run(size: Size) -> list[Figure]:
