@@ -126,7 +126,14 @@ class _ShownList:
         found = self.found
         if not found.items and self.output in ("table", "wide"):
             where = f" in namespace {self.space}; -A shows those of every namespace" if self.space else ""
-            print(f"no {found.kind} is known{where}", file=sys.stderr)
+            if found.kind in listing.LISTED:
+                print(f"no {found.kind} is known{where}", file=sys.stderr)
+            else:  # others look after them: many may be known
+                print(
+                    f"no {found.kind} that anything was decided about is there{where}; "
+                    f"`tidewright explain {found.kind}/NAME` says what is known of one",
+                    file=sys.stderr,
+                )
             return
         emit(
             builtins(found), self.output, lambda: self._table(found.items, now),

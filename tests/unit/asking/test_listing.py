@@ -24,10 +24,10 @@ from tidewright.cli import get, main
 from tidewright.events import provisioning as p
 from tidewright.events.autoscaler import HoldReplicas, WatermarkPodAutoscalerObserved
 from tidewright.events.base import Because, Decision, ObjectRef
-from tidewright.events.decisions import PatchObject, ScaleWorkload, SetStatus
+from tidewright.events.decisions import Concluded, PatchObject, ScaleWorkload, SetStatus
 from tidewright.events.spread import WorkloadSpreadObserved
 from tidewright.host.fold.explainer import Reference
-from tidewright.host.fold.lister import Row, Words
+from tidewright.host.fold.lister import Lister, Row, Words
 from tidewright.kube.times import seconds
 from tidewright.log.export import ExportFile
 from tidewright.log.reader import Record
@@ -52,21 +52,25 @@ def rows(kind: str, text: str = "", **narrower: str) -> list[ListedObject]:
     return list(of_log(listing.listed(source(), kind, at(text), **narrower)).items)
 
 
+def lister(service: str) -> Lister:
+    found = listing.lister_of(BY_NAME[service])
+    assert found is not None
+    return found
+
+
 def row(service: str, words: Words, now: float = 1000.0) -> Row:
-    lister = listing.lister_of(BY_NAME[service])
-    assert lister is not None
-    return lister.row(words, now)
+    return lister(service).row(words, now)
 
 
 @pytest.mark.parametrize("service", [s for s in SERVICES if s.explainer], ids=lambda s: s.name)
 def test_every_decider_lists_its_own_kinds_and_says_little_of_what_it_does_not_know(service: Service) -> None:
-    lister = listing.lister_of(service)
-    assert lister is not None
+    own = listing.lister_of(service)
+    assert own is not None
     assert service.lists
     assert service.lists <= service.explains
     decider = load(service)
     assert service.lists <= decider.kinds
-    assert lister.row(Words(Reference("unknown", "shop", "x"), None), 1.0).held_until is None
+    assert own.row(Words(Reference("unknown", "shop", "x"), None), 1.0).held_until is None
 
 
 def test_the_kinds_are_listed_with_their_counts() -> None:
@@ -120,6 +124,20 @@ def conditions(**stated: str) -> list[dict[str, str]]:
         {"type": t, "status": status, "lastTransitionTime": since, "message": f"{t} says so."}
         for t, status in stated.items()
     ]
+
+
+METRIC = {
+    "type": "External",
+    "external": {"metricName": "rps", "highWatermark": "100", "lowWatermark": "60"},
+}
+
+
+def with_value(value: str) -> dict[str, Any]:
+    """A status with a value of `METRIC`, and conditions of a value within its marks."""
+    return {
+        "currentMetrics": [{"type": "External", "external": {"metricName": "rps", "currentValue": value}}],
+        "conditions": conditions(AboveHighWatermark="False", BelowLowWatermark="False", ScalingActive="True"),
+    }
 
 
 def wpa(**spec: Any) -> WatermarkPodAutoscalerObserved:
@@ -214,6 +232,40 @@ def test_what_is_held_back_is_not_told_as_undecided() -> None:
     left = HoldReplicas(at=950.0, target=pod, replicas=2, reason="PodsNotReady", shadow=True)
     held = row("autoscaler", decided(left))
     assert (held.now, held.wanted, held.why) == ("2", "2", "pods not ready")
+
+
+def test_of_what_is_held_back_the_last_word_counts_and_not_the_last_scale() -> None:
+    """Somebody else has scaled the target meanwhile, and nothing is to be done any more."""
+    scale = ScaleWorkload(
+        at=940.0, target=ObjectRef(api_version="v1", kind="Deployment", name="web"), replicas=4, from_replicas=2,
+        owner="WatermarkPodAutoscaler/shop/web", because=(Because(rule="Measured"),), shadow=True,
+        concluded=Concluded(status=with_value("300")),
+    )  # fmt: skip
+    within = HoldReplicas(
+        at=960.0, target=ObjectRef(api_version="v1", kind="WatermarkPodAutoscaler", name="web"), replicas=6,
+        reason="WithinWatermarks", concluded=Concluded(status=with_value("100")),
+    )  # fmt: skip
+    fact = wpa(metrics=[METRIC], upscaleForbiddenWindowSeconds=300)
+    thought, over = decided(scale, fact=fact), decided(within, scale, fact=fact)
+    held = row("autoscaler", over)
+    assert (held.now, held.wanted, held.why, held.changed_at) == ("6", "6", "within watermarks", None)
+    assert row("autoscaler", thought).wanted == "4"
+    assert [[m.value for m in lister("autoscaler").measured(words)] for words in (thought, over)] == [
+        [300.0],
+        [100.0],
+    ]
+    window = msgspec.structs.replace(
+        within, replicas=2, reason="UpscaleForbiddenWindow",
+        concluded=Concluded(
+            status={"lastScaleTime": "1970-01-01T00:15:40Z", "conditions": conditions(AboveHighWatermark="True")}
+        ),
+    )  # fmt: skip
+    waits = row("autoscaler", decided(window, scale, fact=fact))
+    assert (waits.now, waits.wanted, waits.why) == ("2", "2", "above the high watermark")
+    assert (waits.held_until, waits.changed_at) == (940 + 300, None)
+    blind = Concluded(status={"conditions": conditions(ScalingActive="False", DryRun="True")})
+    wrong = row("autoscaler", decided(msgspec.structs.replace(within, concluded=blind), fact=fact))
+    assert (wrong.wrong, wrong.why) == (True, "ScalingActive says so (dry run)")
 
 
 def test_a_group_shows_what_is_there_and_what_was_ordered() -> None:
@@ -363,15 +415,19 @@ def test_what_is_watched_stands_below_the_list_and_is_told_where_another_row_is_
     ("words", "said"),
     [
         (
-            ("-n", "nowhere"),
+            ("cb", "-n", "nowhere"),
             "no capacitybuffer is known in namespace nowhere; -A shows those of every namespace",
         ),
-        (("-A",), "no capacitybuffer is known"),
+        (("cb", "-A"), "no capacitybuffer is known"),
+        (
+            ("nodes",),
+            "no node that anything was decided about is there; `tidewright explain node/NAME` says what is known of one",
+        ),
     ],
 )
 def test_a_list_of_nothing_says_where_nothing_is(
     words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main.run(["get", "cb", *words, "--log", str(LOG)]) == 0
+    assert main.run(["get", *words, "--log", str(LOG)]) == 0
     printed = capsys.readouterr()
     assert (printed.out, printed.err.strip()) == ("", said)

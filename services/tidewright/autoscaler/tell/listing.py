@@ -60,11 +60,11 @@ class AutoscalerLister:
         return _autoscaler(words, now)
 
     def measured(self, words: Words) -> Sequence[Measured]:
-        """The values of the status beside the marks of the spec, metric by metric."""
+        """The values of the status, or of the one that it would have, beside the marks of the spec, metric by metric."""
         if not isinstance(words.fact, WatermarkPodAutoscalerObserved):
             return ()
         metrics = _marks(msgspec.json.encode(words.fact.spec))
-        current = status_of(words).get("currentMetrics")
+        current = (status_of(words) or _concluded(_concluding(words))).get("currentMetrics")
         values = [_current(entry) for entry in current] if isinstance(current, Sequence) else []
         return [
             Measured(
@@ -99,14 +99,13 @@ def _workload(words: Words, fact: WorkloadObserved) -> Row:
 
 
 def _autoscaler(words: Words, now: float) -> Row:
-    status = status_of(words)
-    scale, found = _own(words), conditions(status)
-    if scale is not None and scale.shadow and not status:  # nobody has written on it yet
-        return Row(now=str(scale.from_replicas), wanted=str(scale.replicas), why=unwritten(words))
+    status, scale = status_of(words), _own(words)
+    if not status and (scale is None or scale.shadow):  # nobody has written on it yet
+        last = _concluding(words)
+        if last is not None:
+            return _by_decision(words, last, now)
+    found = conditions(status)
     current, desired = status.get("currentReplicas", 0), status.get("desiredReplicas", 0)
-    hold = next(iter(words.decisions), None)
-    if not status and scale is None and isinstance(hold, HoldReplicas):  # nor here, and it is left as it is
-        current = desired = hold.replicas
     scaled_at = seconds_or_none(status.get("lastScaleTime"))
     if scale is not None and not scale.shadow:
         if scale.at > max(scaled_at or 0.0, getattr(words.fact, "at", 0.0)) or current == scale.from_replicas:
@@ -114,15 +113,41 @@ def _autoscaler(words: Words, now: float) -> Row:
         # A dry run counts in the status from when it was folded: the decision has one time, here as elsewhere.
         scaled_at = scale.at if scale.dry_run else max(scaled_at or 0.0, scale.at)
     moves = current != desired
-    dry = " (dry run)" if is_true(found.get("DryRun")) else ""
     return Row(
         now=str(current) if status or words.decisions else "",
         wanted=str(desired) if status or words.decisions else "",
-        why=_why(words, found, current, desired) + dry,
+        why=_why(words, found, current, desired),
         held_until=None if moves else _held(words, found, scaled_at, now),
         changed_at=scaled_at,
         wrong=any(_denied(found, type_) for type_ in ESSENTIAL),
     )
+
+
+def _by_decision(words: Words, last: ScaleWorkload | HoldReplicas, now: float) -> Row:
+    """The row of an object without a status, by what was decided last: a hold is later than any scale that was only thought."""
+    if isinstance(last, ScaleWorkload):
+        return Row(now=str(last.from_replicas), wanted=str(last.replicas), why=unwritten(words))
+    status = _concluded(last)
+    found = conditions(status)
+    return Row(
+        now=str(last.replicas),
+        wanted=str(last.replicas),
+        why=_why(words, found, last.replicas, last.replicas),
+        # Windows run from what was only decided, as they would had it been done; the object itself has not changed.
+        held_until=_held(words, found, seconds_or_none(status.get("lastScaleTime")), now),
+        wrong=any(_denied(found, type_) for type_ in ESSENTIAL),
+    )
+
+
+def _concluding(words: Words) -> ScaleWorkload | HoldReplicas | None:
+    """What was decided last of its replicas."""
+    scale = _own(words)
+    return next((d for d in words.decisions if d is scale or isinstance(d, HoldReplicas)), None)
+
+
+def _concluded(last: ScaleWorkload | HoldReplicas | None) -> Mapping[str, Any]:
+    """The status that a decision says in place of writing it; empty where it says none."""
+    return {} if last is None or last.concluded is None else last.concluded.status
 
 
 def _denied(found: Mapping[str, Mapping[str, Any]], type_: str) -> bool:
@@ -164,6 +189,11 @@ def _own(words: Words) -> ScaleWorkload | None:
 
 
 def _why(words: Words, found: Mapping[str, Mapping[str, Any]], current: object, desired: object) -> str:
+    dry = " (dry run)" if is_true(found.get("DryRun")) else ""
+    return _reason(words, found, current, desired) + dry
+
+
+def _reason(words: Words, found: Mapping[str, Mapping[str, Any]], current: object, desired: object) -> str:
     for type_ in ESSENTIAL:
         if _denied(found, type_):
             return said(found[type_])
