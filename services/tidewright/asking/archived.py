@@ -15,7 +15,7 @@ from tidewright.archive.segment import Head, digest_of
 from tidewright.archive.store import opened
 from tidewright.asking.errors import BadInput, Unavailable, translated
 from tidewright.asking.exported import ExportedLog
-from tidewright.asking.exports import erases, key_records
+from tidewright.asking.exports import SCHEDULE_CLASS, key_records, rolls_up
 from tidewright.asking.opening import opened as log_opened
 from tidewright.asking.options import AskedLogOptions
 from tidewright.asking.running import located
@@ -30,9 +30,6 @@ from tidewright.log.install import being_restored
 from tidewright.log.keyfiles import read_anchors
 from tidewright.log.reader import Record
 from tidewright.log.subjects import SLOT_HASH
-
-SCHEDULED = "schedule"
-"""The class of messages that go when they fire."""
 
 
 class ArchivedLog(ExportedLog):
@@ -200,7 +197,7 @@ def _replaced(record: Record, what: str, sealed: bytes = b"") -> Difference:
 
 def _removed(live: RunningLog, sealed: Record) -> list[Difference]:
     """What is said of a message that was sealed and is gone: of a schedule, which fired or was replaced, nothing."""
-    if live.subjects.class_token(sealed.subject) == SCHEDULED or erases(sealed):
+    if live.subjects.class_token(sealed.subject) == SCHEDULE_CLASS or rolls_up(sealed):
         return []
     message = f"message {sealed.seq} on {sealed.subject} was sealed, and is not on the log: it was removed"
     return [Difference("the log", "", sealed.seq, "altered message", message, recomputed=sealed.body)]

@@ -26,11 +26,13 @@ from tidewright.log.errors import Unsound
 from tidewright.log.export import ExportFile, ExportWriter, Manifest
 from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot, Snapshots, encode
-from tidewright.log.subjects import ALL, SLOT_HASH, Slot, escape
+from tidewright.log.subjects import ALL, SLOT_HASH, Slot, Subjects, escape
 
 EVERY_N = 2000
 ROLLUP = "nats-rollup"
 """The header, in small letters, of a message in whose place nothing stays of what was before it."""
+SCHEDULE_CLASS = "schedule"
+"""The class of subjects on which timers lie that have not fired."""
 
 
 @dataclass(frozen=True)
@@ -239,9 +241,18 @@ async def kept_states(
     return snapshots
 
 
-def erases(record: Record) -> bool:
-    """Whether a record took away all that was before it where it was first stored: none of ours does."""
+def rolls_up(record: Record) -> bool:
+    """Whether a record took away what was before it where it was first stored, on its subject or everywhere."""
     return any(name.lower() == ROLLUP for name in record.headers)
+
+
+def erases(subjects: Subjects, record: Record) -> bool:
+    """Whether a record took away what nobody may take away.
+
+    The server itself marks each schedule as one that takes the place of the one before on its subject.
+    """
+    values = {value.lower() for name, value in record.headers.items() if name.lower() == ROLLUP}
+    return bool(values) and not (values == {"sub"} and subjects.class_token(record.subject) == SCHEDULE_CLASS)
 
 
 async def imported(log: Log, file: ExportFile, erasing: list[Record] | None = None) -> int:
@@ -280,11 +291,11 @@ async def imported(log: Log, file: ExportFile, erasing: list[Record] | None = No
                 if len(batch) == MAX_BATCH:
                     await flush()
                     advance(MAX_BATCH)
-            if erases(record):
+            if rolls_up(record):
                 # Its sequence is used up all the same: an archive goes on behind it.
                 batch.append(Message(filler, b""))
                 position, gaps = record.seq, True
-                if erasing is not None:
+                if erasing is not None and erases(log.subjects, record):
                     erasing.append(record)
                 if len(batch) == MAX_BATCH:
                     await flush()

@@ -222,7 +222,7 @@ class _Putting:
                     await self._fill(begins - 1 - self._at)
                     await self._flush()
                 await self._fill(record.seq - self._at - 1)
-                if erases(record):
+                if erases(self._log.subjects, record):
                     self.erasing.append(record)
                     await self._fill(1)
                 elif SCHEDULE in record.headers:

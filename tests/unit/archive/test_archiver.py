@@ -19,7 +19,7 @@ from tidewright.archive.reading import checked
 from tidewright.archive.store import FolderStore
 from tidewright.archiver import stretches
 from tidewright.archiver.service import Archiver
-from tidewright.asking.exports import erases
+from tidewright.asking.exports import rolls_up
 from tidewright.asking.running_log import RunningLog
 from tidewright.cli.main import run
 from tidewright.log.connection import Log, Message
@@ -75,7 +75,7 @@ async def test_a_log_is_sealed_and_verified_with_what_is_not_sealed_yet(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(stretches, "MAX_RECORDS", 1000)
-    records = [record for record in recorded()[1] if not erases(record)]
+    records = [record for record in recorded()[1] if not rolls_up(record)]
     sealing = await everything_sealed(archiver(running, tmp_path))
     running_alone = ["--cluster", "chaos", "--nats", nats.url]
     whole, listed = await verified(capsys, *running_alone), await shown(capsys, *running_alone)

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.nats_server import EmbeddedServer
@@ -21,7 +22,7 @@ from tidewright.archiver.service import Archiver
 from tidewright.asking import restoring
 from tidewright.asking.archived import same_log
 from tidewright.asking.errors import BadInput, CommandError
-from tidewright.asking.exports import erases
+from tidewright.asking.exports import erases, rolls_up
 from tidewright.asking.restoring import LEAST_SKIPPED, Pending, Target, likely_lost, restored
 from tidewright.asking.running_log import RunningLog
 from tidewright.events import registry
@@ -59,9 +60,10 @@ async def test_a_log_comes_back_with_its_sequences_and_timers_and_goes_on(
     assert (
         await asked("restore", *where, "--archive-key", str(tmp_path / "key.pub"), "--skip", str(SKIP)) == 0
     )
-    said = capsys.readouterr().out
+    said, warned = capsys.readouterr()
+    assert "erased" not in warned
     subjects, records = Subjects("chaos"), recorded()[1]
-    kept = [r for r in records if SCHEDULE not in r.headers and not erases(r)]
+    kept = [r for r in records if SCHEDULE not in r.headers and not rolls_up(r)]
     last, pending = records[-1].seq, Pending(subjects)
     for record in records:
         pending.take(record)
@@ -98,6 +100,33 @@ async def test_a_log_comes_back_with_its_sequences_and_timers_and_goes_on(
     assert [after_all[key] for key in TOLD] == [before[key] for key in TOLD]
 
 
+async def test_an_import_takes_no_schedule_for_a_message_that_erased_the_log(
+    nats: EmbeddedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert any(rolls_up(record) for record in recorded()[1])
+    assert await asked("import", str(LOG), "--cluster", "chaos", "--nats", nats.url) == 0
+    said = capsys.readouterr().err
+    assert "imported" in said
+    assert "erased" not in said
+
+
+@pytest.mark.parametrize(
+    ("subject", "value", "erases_it"),
+    [
+        ("tw.chaos.schedule.3.autoscaler.a", "sub", False),
+        ("tw.chaos.schedule.3.autoscaler.a", "all", True),
+        ("tw.chaos.fact.3.pod.shop.a", "sub", True),
+        ("tw.chaos.fact.3.pod.shop.a", None, False),
+    ],
+)
+def test_a_schedule_alone_may_replace_what_was_on_its_subject(
+    subject: str, value: str | None, erases_it: bool
+) -> None:
+    headers = {} if value is None else {"Nats-Rollup": value}
+    record = msgspec.structs.replace(recorded()[1][0], subject=subject, headers=headers)
+    assert erases(Subjects("chaos"), record) is erases_it
+
+
 async def test_what_was_begun_and_not_finished_is_no_log_and_is_begun_anew(
     nats: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,7 +156,7 @@ async def test_what_was_begun_and_not_finished_is_no_log_and_is_begun_anew(
         found = await restored(log, segments, Target(1, 3600.0, SKIP))
         await log.adopt_slots()
         assert log.max_age_s == 3600.0
-        assert found.records == sum(not erases(r) and SCHEDULE not in r.headers for r in recorded()[1])
+        assert found.records == sum(not rolls_up(r) and SCHEDULE not in r.headers for r in recorded()[1])
         assert RESTORING not in ((await log.settings(log.stream)) or {})["metadata"]
 
 
