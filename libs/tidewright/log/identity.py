@@ -176,8 +176,21 @@ class BusClient(StoredHeaders):
             and scheme != "wss"
         ):
             raise nats.errors.Error("the server does not speak TLS")
+        self._told_of_tls()
         command: bytes = super()._connect_command()
         return command
+
+    def _told_of_tls(self) -> None:
+        """Have the stream's protocol know that it is over TLS, as asyncio's own `StreamWriter.start_tls` does.
+
+        The library leaves that out; the protocol then wants to go on after the server's farewell, and asyncio warns on the
+        stderr of every command that it cannot.
+        """
+        writer = getattr(self._transport, "_io_writer", None)
+        if isinstance(writer, asyncio.StreamWriter) and writer.get_extra_info("ssl_object") is not None:
+            protocol = writer.transport.get_protocol()
+            if isinstance(protocol, asyncio.StreamReaderProtocol):
+                protocol._over_ssl = True  # type: ignore[attr-defined]  # noqa: SLF001  nothing public sets it
 
     @property
     def asks_for_certificate(self) -> bool:

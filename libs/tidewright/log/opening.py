@@ -25,6 +25,12 @@ CONNECT_S = 3
 PING_S = 3
 """Between two signs of life of a server; after three of them without one it is left for another."""
 
+MISMATCHES = (62, 64)
+"""OpenSSL's numbers for a certificate of another name, and of another address."""
+
+EXPIRED = 10
+"""OpenSSL's number for a certificate whose time is over."""
+
 _VIOLATION = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
 
 logger = get_logger(__name__)
@@ -98,13 +104,13 @@ def _not_connected(url: str, client: BusClient, causes: Sequence[BaseException])
     for cause in causes:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return errors.LogForbidden(
-                f"the certificate of nats-server at {shown(url)} is not trusted ({cause.verify_message}): "
-                "name the file of its CA with --nats-ca FILE"
+                f"the certificate of nats-server at {shown(url)} is not trusted ({cause.verify_message.rstrip('.')}): "
+                f"{_trusting(cause, client.identity)}"
             )
     if "does not speak tls" in said:
         return errors.LogForbidden(
             f"nats-server at {shown(url)} does not speak TLS, and nothing is said to it in the clear: "
-            "leave --nats-ca and --nats-cert away, or have it speak TLS"
+            f"{_in_the_clear(client.identity)}, or have it speak TLS"
         )
     if client.asks_for_certificate and client.identity.cert is None:
         return errors.LogForbidden(
@@ -117,6 +123,24 @@ def _not_connected(url: str, client: BusClient, causes: Sequence[BaseException])
     return errors.LogUnavailable(
         f"no NATS server answers at {shown(url)} ({described(causes[-1])}): start one, or pass --nats URL of a running one"
     )
+
+
+def _trusting(refused: ssl.SSLCertVerificationError, identity: Identity) -> str:
+    """What to do about a certificate."""
+    if refused.verify_code in MISMATCHES:
+        return "reach it by a name that is in its certificate, or have that name added to it"
+    if refused.verify_code == EXPIRED:
+        return "have it replaced, and the server reloaded"
+    if identity.ca is not None:
+        return f"{identity.ca} is not the CA that signed it; name the file of its CA with --nats-ca FILE"
+    return "name the file of its CA with --nats-ca FILE"
+
+
+def _in_the_clear(identity: Identity) -> str:
+    """What not to ask for, of a server without TLS."""
+    if identity.wants_tls():
+        return "leave --nats-ca and --nats-cert away"
+    return "write nats:// in place of tls://"
 
 
 def described(error: BaseException) -> str:

@@ -103,7 +103,7 @@ async def test_a_private_authority_is_named_in_a_file(
         await log.ensure(slots=4)
     cases = (
         (Identity(), "name the file of its CA with --nats-ca"),
-        (replace(who, ca=Authority(tmp_path, "other").ca), "name the file of its CA with --nats-ca"),
+        (replace(who, ca=Authority(tmp_path, "other").ca), r"other\.pem is not the CA that signed it"),
         (replace(who, cert=None, key=None), "pass --nats-cert FILE and --nats-key FILE"),
         (replace(who, ca=tmp_path / "none"), r"--nats-ca .*none cannot be used"),
         (replace(who, cert=tmp_path / "none"), r"--nats-cert .*none .* cannot be used"),
@@ -122,6 +122,32 @@ async def test_nothing_is_said_in_the_clear_where_tls_is_wanted(
 ) -> None:
     with pytest.raises(LogForbidden, match="does not speak TLS"):
         await Log.connect(nats.url, "test", credentials=Identity(ca=authority.ca))
+
+
+async def test_a_server_without_tls_is_asked_for_without_it(nats: EmbeddedServer) -> None:
+    with pytest.raises(LogForbidden, match="write nats:// in place of tls://"):
+        await Log.connect(nats.url.replace("nats://", "tls://"), "test")
+
+
+async def test_who_is_reached_by_a_name_that_its_certificate_lacks_is_not_told_of_authorities(
+    private: tuple[str, subprocess.Popen[bytes]], tmp_path: Path, authority: Authority
+) -> None:
+    url, _ = private
+    with pytest.raises(LogForbidden, match="reach it by a name that is in its certificate"):
+        await Log.connect(
+            url.replace("127.0.0.1", "localhost"), "test", credentials=identity(tmp_path, authority)
+        )
+
+
+async def test_the_end_of_a_connection_over_tls_is_said_to_nobody(
+    private: tuple[str, subprocess.Popen[bytes]], tmp_path: Path, authority: Authority,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """asyncio would warn on the stderr of each command, where its answer is read."""
+    url, _ = private
+    async with await Log.connect(url, "test", credentials=identity(tmp_path, authority), timeout_s=10.0):
+        pass
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
 
 
 async def test_certificates_and_passwords_are_replaced_without_a_restart(
