@@ -9,6 +9,7 @@ import pytest
 from tests.attacks.bus import ATTACKERS, CLUSTER, ROOT, STREAM, STREAMS, Bus, answer, asked
 from tidewright.asking.services import DECIDERS, EVERY
 from tidewright.cli.contract.permissions import imports
+from tidewright.host.loop.membership import BucketMembership
 from tidewright.log.connection import Message
 from tidewright.log.errors import LogForbidden, LogUnavailable
 from tidewright.log.install import members_of
@@ -38,6 +39,18 @@ async def test_nobody_says_what_is_anothers(bus: Bus, attacker: str) -> None:
 
         await asyncio.gather(*(tried(subject) for subject in (*foreign(attacker), *nobodys)))
     assert await bus.contents() == before
+
+
+async def test_a_service_with_the_account_of_another_says_what_it_may_not_and_waits_for_nothing(bus: Bus) -> None:
+    """Nobody would ever hear of it: the server refuses what it says of itself, and says so once for each."""
+    async with await bus.log("autoscaler") as log:
+        membership = BucketMembership(log, "watcher", "me")
+        try:
+            async with asyncio.timeout(20):
+                with pytest.raises(LogForbidden, match=r"publish on \$KV\.TW_prod_members\.watcher\.me"):
+                    await membership.join()
+        finally:
+            await membership.leave()
 
 
 @pytest.mark.parametrize("attacker", ATTACKERS)

@@ -18,7 +18,7 @@ from tidewright.asking.running_log import RunningLog
 from tidewright.asking.source import Source
 from tidewright.asking.trust import anchors_of
 from tidewright.events import registry
-from tidewright.host.process.stderr import STDERR
+from tidewright.host.process.stderr import warnings_only
 from tidewright.log.connection import Log
 from tidewright.log.diagnostics import configure_when_used
 from tidewright.log.errors import BadKey, LogError, LogUnavailable, NoKeys, WrongStream
@@ -29,16 +29,6 @@ FromFile = Annotated[
 ]
 
 
-def _warn_only() -> None:
-    """What the libraries have to say to a person who asks: warnings, and not on stdout."""
-    import structlog
-
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger("warning"),
-        logger_factory=structlog.PrintLoggerFactory(STDERR),
-    )
-
-
 @asynccontextmanager
 async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[Source]:
     """The log that the options name: a file, that of a data folder, or that of a server, which makes no consumer for us.
@@ -47,7 +37,7 @@ async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[S
         BadInput: the file is no export; the stream is of another cluster.
         Unavailable: nobody answers.
     """
-    configure_when_used(_warn_only)
+    configure_when_used(warnings_only)
     folder = where.data if isinstance(where, AskedLogOptions) else None
     if isinstance(where, AskedLogOptions) and where.archive:
         if file is not None:

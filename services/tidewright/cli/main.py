@@ -24,6 +24,8 @@ from tidewright.cli import embedded, helppages, suggested
 from tidewright.cli.commands import BY_NAME, COMMANDS, OTHER, RUNNING
 from tidewright.cli.helppages import Pages
 from tidewright.events.version import __version__
+from tidewright.host.process.stderr import warnings_only
+from tidewright.log.diagnostics import configure_when_used
 from tidewright.log.redaction import redacted
 
 _PASSWORD = re.compile(r"\b([A-Za-z][A-Za-z0-9+.-]*)://[^/\s@:]*:(?!\d+(?:/|$))\S+@")
@@ -153,6 +155,7 @@ def _unknown(error: UnknownCommandError) -> str:
 
 def main() -> None:
     """The console script."""
+    configure_when_used(warnings_only)
     code = run()
     garbage.leave()
     sys.exit(code)

@@ -185,3 +185,12 @@ def test_whoever_reads_only_the_beginning_is_told_nothing_more(words: str) -> No
         stderr=subprocess.PIPE, text=True, timeout=60, check=False, cwd=Path(__file__).parents[3],
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_libraries_note_on_the_way_is_no_part_of_an_answer() -> None:
+    line = "import tests/recorded/demo.twlog --cluster demo --nats nats://127.0.0.1:1"
+    done = subprocess.run(
+        [sys.executable, "-m", "tidewright.cli.main", *line.split()],
+        capture_output=True, text=True, timeout=60, check=False, cwd=Path(__file__).parents[3],
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (69, "", 1), done

@@ -8,6 +8,7 @@ says who should *try*: the expected sequence of a slot's checkpoint decides who 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from hashlib import blake2b
@@ -98,6 +99,7 @@ class BucketMembership:
 
         Raises:
             WrongStream: there is no bucket of members.
+            LogForbidden: this service may not enter: it has the account of another one.
         """
         if await self._log.settings(self._stream) is None:
             raise errors.WrongStream(
@@ -105,7 +107,18 @@ class BucketMembership:
             )
         seen = asyncio.Event()
         self._tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._watch(seen))]
-        await seen.wait()
+        try:
+            while not seen.is_set():
+                # An entry that the server refuses is never seen.
+                self._log.check_allowed(self._key(self._member))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(HEARTBEAT_S):
+                        await seen.wait()
+        except errors.LogForbidden:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            raise
 
     async def leave(self) -> None:
         """Take the entry back at once, so that the others need not wait for its expiry."""

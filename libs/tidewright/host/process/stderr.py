@@ -31,3 +31,13 @@ class _Stderr:
 
 
 STDERR = cast("TextIO", _Stderr())
+
+
+def warnings_only() -> None:
+    """What libraries have to say to a person who types a command: warnings, and not on stdout."""
+    import structlog  # by commands that say nothing it is not imported
+
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger("warning"),
+        logger_factory=structlog.PrintLoggerFactory(STDERR),
+    )
