@@ -53,6 +53,7 @@ OPTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "config": (DEFAULT, {"modes": {"mode": "shadow"}, "autoscaler": "a: 1\nb: {x: 'y'}\n"}),
     "signing": (DEFAULT, True),
     SERVICE + "replicas": (DEFAULT, 0, 5),
+    SERVICE + "tag": (DEFAULT, "2"),
     SERVICE + "resources": (DEFAULT, {}, LIMITS),
     SERVICE + "args": (DEFAULT, ["--log-level", "debug"]),
     SERVICE + "env": (DEFAULT, ENV),

@@ -41,7 +41,9 @@ async def test_nobody_says_what_is_anothers(bus: Bus, attacker: str) -> None:
     assert await bus.contents() == before
 
 
-async def test_a_service_with_the_account_of_another_says_what_it_may_not_and_waits_for_nothing(bus: Bus) -> None:
+async def test_a_service_with_the_account_of_another_says_what_it_may_not_and_waits_for_nothing(
+    bus: Bus,
+) -> None:
     """Nobody would ever hear of it: the server refuses what it says of itself, and says so once for each."""
     async with await bus.log("autoscaler") as log:
         membership = BucketMembership(log, "watcher", "me")

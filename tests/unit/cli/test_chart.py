@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,11 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
+from cryptography import x509
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests import chartvalues
 from tidewright.actuator.allowed.bounds import Feature
+from tidewright.asking.environment import READ, variable
 from tidewright.asking.services import BY_NAME, EVERY, SERVICES, Role
 from tidewright.cli import main, together
 from tidewright.cli.contract import actuatorroles, deployment, smallcluster
@@ -349,7 +353,7 @@ def test_what_is_chosen_for_deployments_that_are_not_made_is_refused_by_name(cha
         own == unchosen
         for own in [*VALUES["services"].values(), *map(VALUES["together"].get, smallcluster.NAMES)]
     )
-    other: dict[type, Any] = {int: 5, list: ["--x"], dict: {"x": "1"}}
+    other: dict[type, Any] = {int: 5, str: "2", list: ["--x"], dict: {"x": "1"}}
     for field, value in unchosen.items():
         chosen = {
             field: [{"name": "x"}]
@@ -449,6 +453,51 @@ def test_a_service_that_is_narrowed_has_roles_in_its_namespaces_alone(chart: Any
     assert ("ClusterRole", "", name) not in objects
     arguments = of("Deployment", objects)["actuator"]["spec"]["template"]["spec"]["containers"][0]["args"]
     assert "autoscaler=shop,bank" in arguments
+
+
+def test_a_service_is_upgraded_before_others_by_its_own_tag(chart: Any) -> None:
+    values = {"image": {"tag": "1"}, "services": {"autoscaler": {"tag": "2"}}}
+    found = {
+        name: running["spec"]["template"]["spec"]["containers"][0]["image"]
+        for name, running in of("Deployment", rendered(chart, values)).items()
+    }
+    assert {name for name, image in found.items() if image == "tidewright:2"} == {"autoscaler"}
+    assert {image for name, image in found.items() if name != "autoscaler"} == {"tidewright:1"}
+
+
+def test_the_servers_certificate_is_of_every_name_that_they_are_reached_by(chart: Any) -> None:
+    """Through `kubectl port-forward`, too, as the notes have it; and a template that cert-manager signs asks for the same."""
+    secret = of("Secret", rendered(chart, {}, "capacity"))["nats-tls"]["data"]
+    certificate = x509.load_pem_x509_certificate(base64.b64decode(secret["tls.crt"]))
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    wanted = {"nats", "*.nats", "nats.capacity", "*.nats.capacity", "nats.capacity.svc", "localhost"}
+    assert set(names.get_values_for_type(x509.DNSName)) == wanted
+    asked = of(
+        "Certificate",
+        rendered(chart, {"tls": {"source": "cert-manager", "issuer": {"name": "ca"}}}, "capacity"),
+    )
+    assert set(asked["nats"]["spec"]["dnsNames"]) == wanted
+
+
+@pytest.mark.parametrize(
+    ("values", "lines"),
+    [
+        ({}, ["kubectl -n capacity port-forward svc/nats 4222 &", "TIDEWRIGHT_NATS=tls://localhost:4222", "_USER=reader "]),
+        (
+            {"nats": {"bundled": False, "url": "tls://nats.example:4222", "userPrefix": "eu-"}},
+            ["TIDEWRIGHT_NATS=tls://nats.example:4222", "TIDEWRIGHT_NATS_USER=eu-reader "],
+        ),
+    ],
+)  # fmt: skip
+def test_the_notes_say_how_the_log_is_asked(chart: Any, values: dict[str, Any], lines: list[str]) -> None:
+    (notes,) = (
+        text
+        for name, text in chart.render(values, name="tidewright", namespace="capacity").items()
+        if name.endswith("NOTES.txt")
+    )
+    assert all(line in notes for line in lines)
+    assert ("port-forward" in notes) is not bool(values)
+    assert set(re.findall(r"TIDEWRIGHT_\w+", notes)) <= set(map(variable, READ))
 
 
 def test_one_server_waits_for_no_others(chart: Any) -> None:

@@ -1,5 +1,11 @@
 {{- define "tidewright.image" -}}
-{{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) | quote }}
+{{ include "tidewright.imageOf" (list . "") }}
+{{- end -}}
+
+{{- /* Of the root and a tag: the image, of that tag, or of that of all where there is none. */ -}}
+{{- define "tidewright.imageOf" -}}
+{{- $root := first . -}}
+{{ printf "%s:%s" $root.Values.image.repository (last . | default $root.Values.image.tag | default $root.Chart.AppVersion) | quote }}
 {{- end -}}
 
 {{- /* Of the root and names of services: the namespaces that all of them are narrowed to, as JSON; [] when one is not. */ -}}
@@ -17,6 +23,7 @@
 {{- /* What a service has where nothing is chosen, as `values.yaml` says it: a template cannot read that. */ -}}
 {{- define "tidewright.unchosen" -}}
 replicas: 2
+tag: ""
 resources: {requests: {cpu: 100m, memory: 128Mi}, limits: {memory: 1Gi}}
 args: []
 env: []

@@ -189,6 +189,7 @@ def _chosen(running: Manifest, signed: Manifest) -> Manifest:
     running["spec"]["template"]["metadata"]["annotations"] = optional("$own.podAnnotations")
     (container,) = pod["containers"]
     _of_all_pods(pod, container)
+    container["image"] = value('include "tidewright.imageOf" (list $ $own.tag)')
     container["args"] = [*container["args"], items("$own.args")]
     container["env"] += given("range $own.env", value("toJson .")) + _if_signed(signed, "env")
     container["resources"] = optional("$own.resources")
