@@ -8,6 +8,7 @@ import sys
 import msgspec
 import pytest
 
+from tidewright.host.process.health import Health
 from tidewright.host.process.process import EXIT_FAILED, EXIT_UNAVAILABLE, EXIT_USAGE
 
 SERVICE = """
@@ -88,3 +89,11 @@ logger.info("second")
 def test_a_kept_logger_writes_where_standard_error_goes_by_then() -> None:
     ended = subprocess.run([sys.executable, "-c", KEPT], capture_output=True, timeout=60, check=True)
     assert msgspec.json.decode(ended.stderr)["event"] == "second"
+
+
+async def test_a_series_says_what_readyz_says() -> None:
+    """By it somebody is woken up: while the log is away nothing else of a service changes."""
+    health = Health("autoscaler")
+    for not_ready, halted, ready in (("starting", "", 0), ("", "", 1), ("", "the log was made anew", 0)):
+        health.not_ready, health.halted = not_ready, halted
+        assert f"\ntidewright_ready {ready}.0\n" in (await health.exposition()).decode()

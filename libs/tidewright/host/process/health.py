@@ -31,6 +31,7 @@ class Metrics:
         Gauge(
             "tidewright_build_info", "1; the labels say what runs.", ["version", "service"], registry=r
         ).labels(__version__, service).set(1)
+        self.ready = Gauge("tidewright_ready", "1 while /readyz says ok.", registry=r)
         self.folded = Counter("tidewright_events_folded_total", "Events folded.", registry=r)
         self.decisions = Counter(
             "tidewright_decisions_total", "Decisions committed, by type.", ["type"], registry=r
@@ -88,6 +89,7 @@ class Health:
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.service)
+        self.metrics.ready.set_function(lambda: 0.0 if self.unready else 1.0)
 
     def tick(self) -> None:
         """The loop turned."""

@@ -35,6 +35,7 @@ DASHBOARDS: Final[tuple[Dashboard, ...]] = (
         "control-plane", "Tidewright: control plane",
         (
             Panel("Replicas that answer", "none", (('sum by (component) (up{job="metrics"})', "{{component}}"),)),
+            Panel("Replicas that are ready", "none", (("sum by (component) (tidewright_ready)", "{{component}}"),)),
             Panel("Slots held", "none", (("sum by (component) (tidewright_slots_owned)", "{{component}}"),)),
             Panel("Behind the log, events", "none", (("max by (component) (tidewright_fold_lag_events)", "{{component}}"),)),
             Panel("Events folded a second", "ops", (("sum by (component) (rate(tidewright_events_folded_total[5m]))", "{{component}}"),)),
