@@ -90,4 +90,7 @@ def _tell(found: Restored, cluster: str) -> None:
         print(
             f"{found.unsigned} signed messages expected what is not there: say with `tidewright keys install KEYS --history` that all of it was written before"
         )
-    print("Now start every service, those that still run too, and `tidewright verify`.")
+    print(
+        "Now `tidewright install` as ever, which makes the mirror that nothing can be deleted from anew where it was on the same disks; "
+        "then start every service, those that still run too, and `tidewright verify`."
+    )

@@ -62,6 +62,7 @@ async def test_a_log_comes_back_with_its_sequences_and_timers_and_goes_on(
     )
     said, warned = capsys.readouterr()
     assert "erased" not in warned
+    assert "Now `tidewright install` as ever" in said
     subjects, records = Subjects("chaos"), recorded()[1]
     kept = [r for r in records if SCHEDULE not in r.headers and not rolls_up(r)]
     last, pending = records[-1].seq, Pending(subjects)
