@@ -97,3 +97,54 @@ async def test_a_series_says_what_readyz_says() -> None:
     for not_ready, halted, ready in (("starting", "", 0), ("", "", 1), ("", "the log was made anew", 0)):
         health.not_ready, health.halted = not_ready, halted
         assert f"\ntidewright_ready {ready}.0\n" in (await health.exposition()).decode()
+
+
+OVERHEARD = """
+import asyncio, gc, logging, socket, sys
+from tidewright.host.process.process import ProcessOptions, run
+
+def failed(error):
+    asyncio.get_running_loop().create_future().set_exception(error)
+    gc.collect()  # which is when Python says that nobody waited for it
+
+async def waited_for_in_vain():
+    raise socket.gaierror(-2, "of a task")
+
+async def main(process):
+    failed(socket.gaierror(-2, "Name or service not known"))
+    failed(RuntimeError("of a library"))
+    task = asyncio.create_task(waited_for_in_vain())
+    await asyncio.sleep(0)
+    del task
+    gc.collect()
+    logging.getLogger("library").warning("gone from %s\\nfor good", "nats://user:secret@nats:4222")
+    logging.getLogger("library").info("of no interest")
+    process.stop.set()
+
+sys.exit(run(ProcessOptions("watcher"{options}), main))
+"""
+
+
+def test_what_libraries_say_is_lines_like_ours_and_a_name_looked_up_for_nobody_is_not_said() -> None:
+    command = [sys.executable, "-c", OVERHEARD.format(options="")]
+    ended = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    assert ended.returncode == 0
+    lines = [msgspec.json.decode(line) for line in ended.stderr.splitlines()]
+    assert all(line["service"] == "watcher" for line in lines)
+    said = [
+        (line["level"], line["library"], line["event"].splitlines()) for line in lines if "library" in line
+    ]
+    assert [(level, library, event[0]) for level, library, event in said] == [
+        ("error", "asyncio", "Future exception was never retrieved"),
+        ("error", "asyncio", "Task exception was never retrieved"),
+        ("warning", "library", "gone from nats://***@nats:4222"),
+    ]
+    assert "of a library" in said[0][2][1]
+    assert "of a task" in said[1][2][1]
+
+
+def test_below_the_level_that_was_asked_for_libraries_are_not_heard() -> None:
+    command = [sys.executable, "-c", OVERHEARD.format(options=', log_level="error"')]
+    ended = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    lines = [msgspec.json.decode(line) for line in ended.stderr.splitlines()]
+    assert [line["library"] for line in lines] == ["asyncio", "asyncio"]

@@ -8,6 +8,7 @@ copies         whether as many servers keep the log as should
 measuring      how long the parts of a decider's work take
 software       which software decided: a version, and a digest of its code
 misconfigured  the error of a process that is told what cannot be
+overheard      what libraries and the loop say by Python's own logging
 once           a thing that strangers cause, said once
 stderr         where log lines go
 """

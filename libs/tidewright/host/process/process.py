@@ -23,6 +23,7 @@ import structlog
 import uvloop
 
 from tidewright.host.ports.tokens import BadTokens, Tokens
+from tidewright.host.process import overheard
 from tidewright.host.process.health import Health
 from tidewright.host.process.misconfigured import Misconfigured
 from tidewright.host.process.probes import Probes
@@ -113,6 +114,7 @@ def configure_logs(level: str, log_format: str, **bound: str) -> None:
     )
     structlog.contextvars.bind_contextvars(**bound)
     diagnostics.configured()
+    overheard.configure()
 
 
 def run(options: ProcessOptions, main: Main) -> int:
@@ -139,6 +141,7 @@ def run_together(services: Sequence[HostedService], loop: asyncio.AbstractEventL
 
 
 async def _run(services: Sequence[HostedService]) -> int:
+    asyncio.get_running_loop().set_exception_handler(overheard.unawaited)
     code = await _served(services)
     await _leave(code)
     return code
