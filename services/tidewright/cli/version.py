@@ -18,7 +18,13 @@ from tidewright.events.version import __version__
 from tidewright.host.process.software import software_of
 from tidewright.log.errors import LogUnavailable
 
-EXTRAS = {"aws": "aiobotocore", "embedded": "tidewright.sim", "grpc": "grpc", "traces": "opentelemetry"}
+EXTRAS = {
+    "aws": "aiobotocore",
+    "console": "jinja2",
+    "embedded": "tidewright.sim",
+    "grpc": "grpc",
+    "traces": "opentelemetry",
+}
 """Extras, and a module by which each is known to be there."""
 SHOWN = ("nats-py", "kubernetes-asyncio", "msgspec", "numpy")
 

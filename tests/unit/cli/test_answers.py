@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tomllib
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -23,6 +25,8 @@ def test_versions_are_told_as_the_schema_says(capsys: pytest.CaptureFixture[str]
     printed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert printed["autoscaler"] == found["deciders"]["autoscaler"]
     assert printed["extras"].split() == found["extras"]
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    assert set(found["extras"]) == set(project["optional-dependencies"]) - {"dev"}  # all are here
     assert printed["nats-py"] == found["libraries"]["nats-py"]
 
 

@@ -464,3 +464,21 @@ async def test_what_the_credentials_may_not_write_is_refused_by_name(
             await log.commit([allowed, allowed])
     finally:
         await nats.stop()
+
+
+async def test_who_asks_for_the_log_of_a_cluster_that_is_not_theirs_is_told_how_to_name_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = configuration
+    monkeypatch.setattr(
+        "tests.nats_server.configuration",
+        lambda *a, **k: plain(*a, **k) + DECIDER % '"$JS.API.STREAM.*.TW_prod"',
+    )
+    nats = EmbeddedServer(tmp_path)
+    url = await nats.start()
+    try:
+        async with await Log.connect(url.replace("//", "//decider:decider@"), "local") as log:
+            with pytest.raises(errors.LogForbidden, match=r"TW_local: .* or name another cluster with --cl"):
+                await log.adopt_slots()
+    finally:
+        await nats.stop()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
+from tidewright.kube.library import library
 
 GOOD = """apiVersion: v1
 kind: Config
@@ -50,6 +52,21 @@ async def test_a_file_is_refused_by_what_is_wrong_with_it(
     assert message.startswith(f"kubeconfig {path}: ")
     assert said in message
     assert capfd.readouterr().err == ""  # the loader's own words would stand there twice
+
+
+async def test_of_a_file_that_may_not_be_read_it_is_said_to_whom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "config"
+    path.write_text(GOOD)
+
+    async def closed(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))  # as for who is not root
+
+    monkeypatch.setattr(library().config, "load_kube_config", closed)
+    assert await refused(path) == (
+        f"kubeconfig {path}: user {os.getuid()}, as whom this runs, may not read {path}"
+    )
 
 
 async def test_a_context_that_is_not_there_is_named(tmp_path: Path) -> None:
