@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
+import shutil
 import subprocess
 import sys
+import threading
+import tomllib
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +21,12 @@ from tests.certificates import Authority
 from tidewright.asking.services import BY_NAME, EVERY, SERVICES, Role
 from tidewright.cli import main
 from tidewright.cli.contract import deployment, permissions, rbac
+from tidewright.events.version import __version__
 from tidewright.kube.kinds import KINDS
 
 ROOT = Path(__file__).resolve().parents[3]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
 BIN = Path(sys.executable).parent
 READS = {"get", "list", "watch"}
 
@@ -67,6 +74,49 @@ def test_compose_builds_each_image_once_before_who_runs_it() -> None:
     }  # fmt: skip
     for name in [*EVERY, "install", "console", "archiver"]:
         assert "definitions" in COMPOSE[name]["depends_on"], name
+
+
+GOES_ON = {*EVERY, "nats", "cluster", "console", "archiver"}
+
+
+def test_in_compose_what_goes_on_is_started_again() -> None:
+    """NATS as well: without it nothing is decided when a machine has been started anew."""
+    assert {name for name, found in COMPOSE.items() if found.get("restart") == "unless-stopped"} == GOES_ON
+
+
+@pytest.mark.parametrize("name", sorted(GOES_ON - {"nats"}))
+@pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1)])
+def test_in_compose_health_is_what_readyz_says(name: str, status: int, code: int) -> None:
+    command, probe = COMPOSE[name]["command"], COMPOSE[name]["healthcheck"]["test"]
+    port = command[command.index("--health-port") + 1]
+    assert probe[:2] == ["CMD", "/opt/tidewright/bin/python"]
+    asked = []
+
+    class Readyz(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(b"so it is")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Readyz) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        arguments = [part.replace(port, str(server.server_port)) for part in probe[2:]]
+        done = subprocess.run([sys.executable, *arguments], capture_output=True, timeout=60, check=False)
+        server.shutdown()
+    assert (done.returncode, asked) == (code, ["/readyz"]), done.stderr
+
+
+@pytest.mark.parametrize("name", sorted(name for name, found in COMPOSE.items() if found.get("read_only")))
+def test_in_compose_who_writes_to_tmp_may(name: str) -> None:
+    """The roots of images are read-only: what the manifests give a folder for, compose does, and no more."""
+    pods = of("Deployment", "services.yaml", "archiver/archiver.yaml", "console/console.yaml")
+    mounts = pods[name]["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] if name in pods else []
+    wanted = [mount["mountPath"] for mount in mounts if mount["mountPath"] == "/tmp"]
+    assert COMPOSE[name].get("tmpfs", []) == wanted
 
 
 def test_in_compose_nodes_are_ordered_of_the_cloud_that_the_cluster_has() -> None:
@@ -288,8 +338,7 @@ def test_nats_server_accepts_its_configuration(where: str, tmp_path: Path) -> No
 
 
 def test_the_images_are_names_and_the_base_can_be_chosen() -> None:
-    text = (ROOT / "deploy" / "Dockerfile").read_text()
-    lines = text.splitlines()
+    text, lines = DOCKERFILE, DOCKERFILE.splitlines()
     assert [line for line in lines if line.startswith("FROM")] == [
         "FROM ${BASE} AS tools",
         "FROM tools AS dependencies",
@@ -301,9 +350,11 @@ def test_the_images_are_names_and_the_base_can_be_chosen() -> None:
     ]
     # What is copied is all that the build may read, and each environment has its bill of materials.
     copied = {words[1] for line in lines if (words := line.split())[:1] == ["COPY"] and len(words) == 3}
-    assert copied == {
+    readable = {
         line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")
     }
+    assert copied - readable == {"libs/tidewright/events/version.py"}
+    assert readable <= copied
     assert (
         text.count("-o /opt/tidewright/sbom.cdx.json")
         == text.count("/opt/tidewright/bin/python install")
@@ -311,6 +362,16 @@ def test_the_images_are_names_and_the_base_can_be_chosen() -> None:
     )
     for found in COMPOSE.values():
         assert "/" not in found["image"]
+
+
+def test_the_bill_of_materials_is_of_a_version(tmp_path: Path) -> None:
+    """It is read of `pyproject.toml`, which leaves it to the code: the build writes it there, by this command."""
+    (command,) = re.findall(r"^RUN (sed -i .*version\.py.*) /pyproject\.toml$", DOCKERFILE, re.MULTILINE)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    here = command.replace("/version.py", str(ROOT / "libs" / "tidewright" / "events" / "version.py"))
+    subprocess.run(["sh", "-c", f"{here} pyproject.toml"], cwd=tmp_path, check=True, timeout=30)
+    project = tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]
+    assert (project["version"], project.get("dynamic")) == (__version__, None)
 
 
 def test_the_image_brings_what_the_chart_offers() -> None:
