@@ -2,6 +2,7 @@
 
 LogError
 |- LogUnavailable   nobody answers, or not in time: retry with backoff
+|- NoUrl            what names the servers names none: waiting does not change that
 |- LogForbidden     the server refuses these credentials, or this subject
 |- Conflict         an expected sequence was wrong: somebody wrote first, or an answer was lost
 |- StoreFull        the server's store limit refuses the append; nothing was dropped
@@ -28,6 +29,12 @@ class LogUnavailable(LogError):
     """Nobody answers, or not in time."""
 
     reason = "LogUnavailable"
+
+
+class NoUrl(LogError):
+    """What names the servers is no URL, and no list of them."""
+
+    reason = "NoUrl"
 
 
 class LogForbidden(LogError):

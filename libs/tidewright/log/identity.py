@@ -202,7 +202,7 @@ def client_options(url: str, identity: Identity) -> tuple[list[str], dict[str, A
     """Servers without users and passwords, and how to say who we are to any of them.
 
     Raises:
-        LogUnavailable: it is no URL, or a list of them; the message does not repeat passwords.
+        NoUrl: it is no URL, nor a list of them; the message does not repeat passwords.
         LogForbidden: a file cannot be used.
     """
     servers: list[str] = []
@@ -213,15 +213,15 @@ def client_options(url: str, identity: Identity) -> tuple[list[str], dict[str, A
             parts = urlsplit(given)
             port = parts.port
         except ValueError as error:
-            raise errors.LogUnavailable(_no_url(url)) from error
+            raise errors.NoUrl(_no_url(url)) from error
         if not parts.hostname or parts.scheme not in SCHEMES:
-            raise errors.LogUnavailable(_no_url(url))
+            raise errors.NoUrl(_no_url(url))
         if named is None and parts.username:
             named = unquote(parts.username), None if parts.password is None else unquote(parts.password)
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         servers.append(f"{parts.scheme}://{host}" + (f":{port}" if port else "") + parts.path)
     if not servers:
-        raise errors.LogUnavailable(_no_url(url))
+        raise errors.NoUrl(_no_url(url))
     options: dict[str, Any] = {}
     if identity.credentials is not None:
         options["user_credentials"] = checked(identity.credentials)

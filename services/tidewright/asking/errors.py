@@ -46,7 +46,7 @@ def translated() -> Iterator[None]:
     """
     from tidewright.host.process.misconfigured import Misconfigured
     from tidewright.kube.errors import KubeError
-    from tidewright.log.errors import BadKey, LogError, LogForbidden, LogUnavailable, WrongStream
+    from tidewright.log.errors import BadKey, LogError, LogForbidden, LogUnavailable, NoUrl, WrongStream
 
     try:
         yield
@@ -54,7 +54,7 @@ def translated() -> Iterator[None]:
         raise BadInput(str(error)) from error
     except (LogUnavailable, LogForbidden) as error:
         raise Unavailable(str(error)) from error
-    except (WrongStream, BadKey) as error:
+    except (WrongStream, BadKey, NoUrl) as error:
         raise BadInput(str(error)) from error
     except LogError as error:
         raise CommandError(str(error)) from error

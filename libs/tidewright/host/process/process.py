@@ -258,7 +258,7 @@ def _failed(logger: structlog.stdlib.BoundLogger, error: Exception) -> int:
         all_causes[0],
     )
     match cause:
-        case errors.LogForbidden() | errors.WrongStream() | errors.BadKey():
+        case errors.LogForbidden() | errors.NoUrl() | errors.WrongStream() | errors.BadKey():
             logger.error("cannot start", reason=cause.reason, error=str(cause))
             return EXIT_USAGE
         case errors.LogUnavailable():
