@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, cast
+from urllib.parse import quote
 
 import msgspec
 
@@ -69,6 +70,17 @@ def selector_text(selector: Mapping[str, Any] | None) -> str:
     return ",".join(sorted(str(r) for r in LabelSelector.of(selector or {}).requirements))
 
 
+MAX_NAME_BYTES = 3000
+"""Of a query's name as it stands in a subject. Who sends a NATS server a line of more than 4,096 bytes loses the connection,
+with everything else that goes over it.
+"""
+
+
+def name_bytes(name: str) -> int:
+    """How long the name of a query is in a subject, where most marks stand as three bytes each."""
+    return len(quote(name, safe="-_=/:,")) + 2 * (name.count(".") + name.count("~"))
+
+
 MAX_METRICS = 50
 """Entries of one object that are asked for: each is a request at every interval, on behalf of whoever wrote it."""
 
@@ -76,20 +88,21 @@ MAX_METRICS = 50
 def queries(spec: Mapping[str, Any]) -> tuple[str, ...]:
     """The names of all queries of a WatermarkPodAutoscaler's spec, each once, in its order.
 
-    Entries that cannot be asked (unknown type, body or name missing, selector unreadable) are left
-    out, and so is what lies beyond `MAX_METRICS`: the autoscaler says what is wrong with them.
+    Entries that cannot be asked (unknown type, body or name missing, selector unreadable, a name of more than
+    `MAX_NAME_BYTES`) are left out, and so is what lies beyond `MAX_METRICS`: the autoscaler says what is wrong with them.
     """
     names: dict[str, None] = {}
     metrics = spec.get("metrics")
     for entry in metrics[:MAX_METRICS] if isinstance(metrics, list) else ():
         query = _query(entry)
-        if query is not None:
+        if query is not None and name_bytes(query.name) <= MAX_NAME_BYTES:
             names[query.name] = None
     return tuple(names)
 
 
 def _query(entry: Any) -> MetricQuery | None:
-    known = _BODIES.get(entry.get("type", "")) if isinstance(entry, dict) else None
+    kind = entry.get("type") if isinstance(entry, dict) else None
+    known = _BODIES.get(kind) if isinstance(kind, str) else None
     if known is None:
         return None
     source, key = known

@@ -20,6 +20,10 @@ from tidewright.log.subjects import ALL, Subjects
 SERVICE = "watcher"
 MAX_FACT_BYTES = 2**20
 """Of one fact, where the server takes so much: what a fact says is read and kept by many."""
+MAX_SUBJECT_BYTES = 3800
+"""Of a subject: a server ends the connection at a line of more than 4,096 bytes, and where the answer goes stands there too."""
+SHOWN = 200
+"""Characters of one that is longer, for people."""
 HEADERS_BYTES = 2**14
 """What of a message's size its headers may take, signatures included."""
 
@@ -87,14 +91,22 @@ class Appender(fenced.Part[WatchPosition]):
     def _fitting(self, facts: Sequence[tuple[str, bytes]]) -> Sequence[tuple[str, bytes]]:
         """Those that the server takes; a refused one would hold up all behind it for ever."""
         most = min(MAX_FACT_BYTES, self._names.max_message_bytes - HEADERS_BYTES)
-        if all(len(body) <= most for _, body in facts):
+        if all(len(body) <= most and len(subject) <= MAX_SUBJECT_BYTES for subject, body in facts):
             return facts
+        fitting: list[tuple[str, bytes]] = []
         for subject, body in facts:
-            if len(body) > most:
-                self.set_aside += 1
-                if times := self._once.due(subject):
-                    _log.error(
-                        "a fact is too large for the log and set aside, what was said before stands",
-                        subject=subject, bytes=len(body), most=most, times=times, do="make the object smaller",
-                    )  # fmt: skip
-        return [(subject, body) for subject, body in facts if len(body) <= most]
+            if len(subject) > MAX_SUBJECT_BYTES:
+                self._aside(subject[:SHOWN], "name", len(subject), MAX_SUBJECT_BYTES, "name it shorter")
+            elif len(body) > most:
+                self._aside(subject, "fact", len(body), most, "make the object smaller")
+            else:
+                fitting.append((subject, body))
+        return fitting
+
+    def _aside(self, subject: str, what: str, size: int, most: int, do: str) -> None:
+        self.set_aside += 1
+        if times := self._once.due(what, subject):
+            _log.error(
+                f"a {what} is too large for the log and the fact set aside, what was said before stands",
+                subject=subject, bytes=size, most=most, times=times, do=do,
+            )  # fmt: skip

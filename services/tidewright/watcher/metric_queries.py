@@ -62,6 +62,8 @@ class Gate(msgspec.Struct, frozen=True, order=True):
 
 
 Wish: TypeAlias = Query | Target | Recommendation | Gate
+MAX_NAME = 253
+"""Characters of the longest name that an object, or a group of kinds, may have."""
 GATED = "wpa.datadoghq.com/lifecycle-control.enabled"
 
 
@@ -145,6 +147,8 @@ def custom_target(namespace: str, spec: dict[str, Any]) -> Target | None:
         isinstance(kind, str) and isinstance(name, str) and isinstance(api_version, str) and kind and name
     ):
         return None
+    if max(map(len, (kind, name, api_version))) > MAX_NAME:
+        return None  # of no object there can be; the autoscaler says so
     group = api_version.rpartition("/")[0]
     watched = BY_KIND.get((group, kind))
     if watched is not None and watched.group == "apps":

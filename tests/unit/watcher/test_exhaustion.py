@@ -12,6 +12,8 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from tests.hostile.mutations import own
+from tests.hostile.objects import OBJECTS
 from tests.unit.kube.api import Api, event, pod, serving
 from tidewright.autoscaler.api.spec import InvalidSpec, compiled
 from tidewright.events import registry
@@ -33,6 +35,7 @@ from tidewright.log.subjects import ALL
 from tidewright.watcher.appender import MAX_FACT_BYTES, Appender
 from tidewright.watcher.configuration import BadPart, read_part
 from tidewright.watcher.labelscan import LabelScanner
+from tidewright.watcher.metric_queries import custom_target
 
 DEEP = b"[" * 5000 + b"]" * 5000
 
@@ -246,3 +249,52 @@ async def test_objects_of_any_kind_that_cannot_be_read_do_not_end_the_search_for
     scanner.observe(ShardSetObserved(at=1.0, namespace="shop", name="s", spec=spec))
     assert list(scanner._sets) == [("shop", "s")], "the set is one that is looked for"
     assert await scanner._look(("shop", "s")) is None
+
+
+async def test_a_fact_whose_name_no_server_takes_holds_up_no_other_and_ends_no_connection(log: Log) -> None:
+    """A line of more than 4,096 bytes ends it, for all that go over it."""
+    appender = Appender(log, Writer("watcher"), "config", InFlight())
+    await appender.claim()
+    subjects = [log.subjects.fact(ALL, "metric", "", name) for name in ("a", "b" * 5000, "c")]
+    await appender.say([(subject, b"{}") for subject in subjects], resource_version="7", at=1.0)
+    found = [await log.last(subjects[n]) for n in (0, 2)]
+    assert [None if one is None else one.body for one in found] == [b"{}", b"{}"]
+    assert (appender.set_aside, appender.position.resource_version) == (1, "7")
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "says"),
+    [
+        (
+            ("metrics", 0, "external", "metricName"),
+            "m" * 5000,
+            r"metrics\[0\].external: its name and selector have 50",
+        ),
+        (("metrics", 0, "external", "metricName"), "m." * 800, r"its name and selector have 32"),
+        (
+            ("scaleTargetRef", "name"),
+            "w" * 5000,
+            "scaleTargetRef.name has 5000 characters: expected 253 at most",
+        ),
+        (
+            ("scaleTargetRef", "kind"),
+            "w" * 5000,
+            "scaleTargetRef.kind has 5000 characters: expected 253 at most",
+        ),
+    ],
+)
+def test_names_that_are_too_long_for_the_bus_are_not_asked_for_and_told(
+    path: tuple[str | int, ...], text: str, says: str
+) -> None:
+    spec: Any = own(OBJECTS["watermarkpodautoscaler"][0]["spec"])
+    spec["scaleTargetRef"] = {"apiVersion": "example.com/v1", "kind": "Fancy", "name": "web"}
+    spec["metrics"] = spec["metrics"][:1]
+    assert len(list(metricquery.queries(spec))) == 1
+    assert custom_target("shop", spec) is not None
+    part = spec
+    for key in path[:-1]:
+        part = part[key]
+    part[path[-1]] = text
+    with pytest.raises(InvalidSpec, match=says):
+        compiled(spec, namespace="shop", name="w")
+    assert not metricquery.queries(spec) or custom_target("shop", spec) is None

@@ -19,13 +19,22 @@ from typing import Annotated, Any
 import msgspec
 
 from tidewright.events.acting import of_annotation
-from tidewright.kube.metricquery import MAX_METRICS, MetricQuery, Source, selector_text
+from tidewright.kube.metricquery import (
+    MAX_METRICS,
+    MAX_NAME_BYTES,
+    MetricQuery,
+    Source,
+    name_bytes,
+    selector_text,
+)
 from tidewright.kube.quantities import NotAQuantity, Quantity, QuantityText, parse, printed
 from tidewright.kube.recommendation import metric_name
 from tidewright.kube.selectors import SelectorError
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
+MAX_NAME = 253
+"""Characters of the longest name that an object may have; more is not asked for."""
 LIFECYCLE = "wpa.datadoghq.com/lifecycle-control.enabled"
 """Annotation: a DatadogMonitor of the object's own name is a gate (section 2.2)."""
 
@@ -228,6 +237,9 @@ def problem(spec: WatermarkSpec, *, namespace: str, name: str) -> str:
             f"the Spec.ScaleTargetRef should be populated, currently Kind:{target.kind} and/or "
             f"Name:{target.name} are not set properly"
         )
+    for field, text in (("kind", target.kind), ("name", target.name), ("apiVersion", target.api_version)):
+        if len(text) > MAX_NAME:
+            return f"spec.scaleTargetRef.{field} has {len(text)} characters: expected {MAX_NAME} at most"
     if spec.min_replicas is None or spec.max_replicas < spec.min_replicas:
         return (
             "watermark pod autoscaler requires the minimum number of replicas to be configured and "
@@ -436,11 +448,16 @@ def _metric(entry: MetricEntry, index: int, tolerance: int) -> Metric:
         raise InvalidSpec(f"spec.{where}.metricSelector: {error}") from error
     low = _quantity(f"{where}.lowWatermark", _or(body.low_watermark, "0")).milli
     high = _quantity(f"{where}.highWatermark", _or(body.high_watermark, "0")).milli
+    query = MetricQuery(source, name, selector).name
+    if (size := name_bytes(query)) > MAX_NAME_BYTES:
+        raise InvalidSpec(
+            f"spec.{where}: its name and selector have {size} bytes as they are asked for: expected {MAX_NAME_BYTES} at most"
+        )
     return Metric(
         source=source,
         name=name,
         display=f"{name}{{{go_map(wire.match_labels)}}}",
-        query=MetricQuery(source, name, selector).name,
+        query=query,
         selector=selector,
         labels=tuple(sorted(wire.match_labels.items())),
         marks=Marks.of(low, high, tolerance),
