@@ -31,7 +31,7 @@ Pure:
     recommendation      the protocol of recommenders
     metricquery  names of metric queries
     yamltext, csvtext, expressions      what people write: YAML, CSV and regular expressions, within bounds
-    selectors, quantities, times, durations     labels and fields, exact amounts, RFC 3339, Go's durations
+    selectors, quantities, times, durations, digits     labels and fields, exact amounts, RFC 3339, Go's durations, whole numbers
     mergepatch, jsonpatch               RFC 7386, RFC 6902
     strategicmerge, mergekeys           strategic merge patches, and how each field of a built-in kind merges
 

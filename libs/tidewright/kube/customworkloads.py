@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from tidewright.kube.digits import whole_number
+
 
 class GroupKind(msgspec.Struct, frozen=True, order=True):
     """A kind of the API, without its version."""
@@ -136,8 +138,8 @@ def replicas_at_path(obj: Any, path: str) -> int:
     for step in path.split("."):
         if isinstance(value, Mapping) and step in value:
             value = value[step]
-        elif isinstance(value, list) and step.isascii() and step.isdigit() and int(step) < len(value):
-            value = value[int(step)]
+        elif isinstance(value, list) and (at := whole_number(step)) is not None and at < len(value):
+            value = value[at]
         else:
             raise BadPath(f"path {path!r} does not exist: no {step!r}")
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _INT64_MAX:

@@ -68,6 +68,10 @@ _BINARY_SUFFIX = {exponent: suffix for suffix, exponent in _BINARY.items()}
 _PATTERN = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?", re.ASCII)
 _MAX_EXPONENT = 64  # beyond it every amount is either cut to the maximum or rounded to one nano
 
+_MOST_DIGITS = 100
+"""Python reads no number of more than 4,300 digits, an API server does: beyond so many none changes what a quantity holds."""
+_FAR = 10**9
+
 
 def away_from_zero(value: int, divisor: int) -> int:
     """`value / divisor` for a positive divisor, rounded away from zero."""
@@ -85,15 +89,30 @@ def parse(text: QuantityText) -> Quantity:
     if match is None or not (match[2] or match[3]):
         raise NotAQuantity(f"{text!r} is not a quantity; valid are for instance 250m, 0.5, 12, 1.5Gi, 2e3")
     sign, integer, fraction, suffix = match[1], match[2], match[3] or "", match[4] or ""
-    digits = int(integer + fraction)
-    exponent, binary, notation = -len(fraction), 0, Notation.DECIMAL_SI
+    digits, left_out = _significant(integer + fraction)
+    exponent, binary, notation = left_out - len(fraction), 0, Notation.DECIMAL_SI
     if suffix in _BINARY:
         binary, notation = _BINARY[suffix], Notation.BINARY_SI
     elif suffix in _DECIMAL:
         exponent += _DECIMAL[suffix]
     else:
-        exponent, notation = exponent + int(suffix[1:]), Notation.DECIMAL_EXPONENT
+        exponent, notation = exponent + _power(suffix), Notation.DECIMAL_EXPONENT
     return Quantity(_nanos(digits, exponent, binary) * (-1 if sign == "-" else 1), notation)
+
+
+def _significant(text: str) -> tuple[int, int]:
+    """Digits as a number, and how many of them it does without: beyond the first, all that they do is to round it up."""
+    digits = text.lstrip("0")
+    left_out = max(0, len(digits) - _MOST_DIGITS)
+    kept = int(digits[: len(digits) - left_out] or "0")
+    return kept + bool(digits[len(digits) - left_out :].strip("0")), left_out
+
+
+def _power(suffix: str) -> int:
+    """The exponent of a suffix such as `e-3`; of one with many digits a number that is as good as any."""
+    digits = suffix[1:].lstrip("+-").lstrip("0")
+    power = int(digits or "0") if len(digits) <= _MOST_DIGITS else _FAR
+    return -power if "-" in suffix else power
 
 
 def _nanos(digits: int, exponent: int, binary: int) -> int:
@@ -177,7 +196,7 @@ def printed(text: QuantityText) -> str:
         kept = not fraction and digits <= _KEPT_BINARY_DIGITS and int(integer) % 8 != 0
     else:
         digits = len(integer) + len(fraction)
-        scale = _DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:])
+        scale = _DECIMAL[suffix] if suffix in _DECIMAL else _power(suffix)
         scale -= len(fraction)
         kept = digits <= _KEPT_DIGITS and scale >= _DECIMAL["n"] and scale % 3 == 0
         kept = kept and integer != "0" and not (integer + fraction).endswith("000")

@@ -22,6 +22,7 @@ from typing import Any
 
 import msgspec
 
+from tidewright.kube.digits import whole_number
 from tidewright.sharding.keyspace import HashName, slot_of
 
 DEFAULT_KEY = "{namespace}/{name}"
@@ -122,4 +123,5 @@ def slot_label_value(source: Source, who: Identity, slots: int, name: HashName) 
 
 def legal_slot(value: str, slots: int) -> bool:
     """Whether a label's value is the decimal text of a slot."""
-    return value.isdecimal() and value == str(int(value)) and int(value) < slots
+    slot = whole_number(value)
+    return slot is not None and value == str(slot) and slot < slots

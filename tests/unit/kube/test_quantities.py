@@ -133,3 +133,23 @@ def test_the_printed_form_is_the_same_amount(nanos: int) -> None:
     bound = quantities.MAX_UNITS * quantities.NANOS_PER_UNIT
     quantity = Quantity(max(-bound, min(bound, nanos)))
     assert parse(str(quantity)).nanos == quantity.nanos
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1" * 5000, quantities.MAX_UNITS * 1000),
+        ("-" + "1" * 5000, -quantities.MAX_UNITS * 1000),
+        ("0" * 5000 + "5", 5000),
+        ("0." + "0" * 5000 + "1", 1),
+        ("1" * 5000 + "e-4999", 1112),
+        ("2" + "0" * 4999 + "e-4999", 2000),
+        ("1e" + "0" * 5000 + "3", 1_000_000),
+        ("1e" + "9" * 5000, quantities.MAX_UNITS * 1000),
+        ("1e-" + "9" * 5000, 1),
+    ],
+)
+def test_a_quantity_of_thousands_of_digits_is_one(text: str, expected: int) -> None:
+    """An API server takes it, and Python reads no number of more than 4,300 digits."""
+    assert milli(text) == expected
+    assert printed(text)

@@ -202,3 +202,12 @@ def test_what_else_the_autoscaler_decides_is_answered_by_nothing() -> None:
     )
     assert fold.see(SetStatus(at=0, target=wpa, status={"desiredReplicas": 2})) == []
     assert fold.state.spreads[KEY].status == known
+
+
+@pytest.mark.parametrize(
+    "cost", ["9" * 5000, "-" + "9" * 5000, "\N{SUPERSCRIPT TWO}", "2147483648", "-", "01"]
+)
+def test_a_cost_that_no_controller_reads_is_none(cost: str) -> None:
+    """Whoever may annotate a pod may write it."""
+    assert cost_of(row("a", cost=cost)) == 0
+    assert cost_of(row("a", cost="-2147483648")) == -(2**31)

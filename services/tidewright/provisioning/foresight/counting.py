@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from tidewright.kube.digits import whole_number
 from tidewright.kube.keys import PodKey, namespace_of
 from tidewright.provisioning.foresight.kept import Workload
 from tidewright.provisioning.foresight.wanted import WorkloadPods
@@ -193,7 +194,7 @@ def _named_after(key: PodKey, pod: Pod) -> str:
 
 
 def _number(revision: str) -> int:
-    return int(revision) if revision.isdecimal() else 0
+    return whole_number(revision) or 0
 
 
 def _drop(groups: dict[str, dict[str, None]], group: str, key: str) -> None:

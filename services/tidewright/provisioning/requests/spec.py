@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from tidewright.kube.digits import whole_number
 from tidewright.kube.durations import LONGEST_S, parse_duration
 
 CHECK_NAME = "check-capacity.autoscaling.x-k8s.io"
@@ -197,8 +198,9 @@ def parameters_of(parameters: Mapping[str, str], pod_sets: int) -> Parameters:
         text = parameters.get(key)
         if text is None:
             return None
-        if re.fullmatch(r"-?\d+", text) and int(text) >= minimum:
-            return int(text)
+        amount = whole_number(text.removeprefix("-"))
+        if amount is not None and (value := -amount if text.startswith("-") else amount) >= minimum:
+            return value
         warnings.append(f"{key}={text!r} is ignored: expected an integer, at least {minimum}")
         return None
 

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from tidewright.kube.digits import MOST_DIGITS
 from tidewright.kube.durations import parse_duration
 from tidewright.shardmanager.propeller.config import (
     INTERVAL_KEY,
@@ -157,7 +158,7 @@ class _Reader:
     def integer(self, value: Any, path: str) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool):
             return value
-        if isinstance(value, str) and _INTEGER.fullmatch(value):
+        if isinstance(value, str) and _INTEGER.fullmatch(value) and len(value) <= MOST_DIGITS:
             return int(value)
         self.refuse(Code.NOT_AN_INTEGER, path, f"is {value!r}: expected a whole number")
         return None

@@ -17,6 +17,7 @@ import msgspec
 from tidewright.events.shards import (
     ShardMemberObserved,
 )
+from tidewright.kube.digits import whole_number
 from tidewright.sharding.document import member_id
 from tidewright.sharding.keyspace import parse_runs
 from tidewright.sharding.lease import LeaseState
@@ -188,4 +189,8 @@ def _signals(value: Any) -> MemberSignals:
 def _load(value: Any) -> dict[int, int]:
     if not isinstance(value, Mapping):
         return {}
-    return {int(slot): max(0, _integer(busy, 0)) for slot, busy in value.items() if str(slot).isdecimal()}
+    return {
+        slot: max(0, _integer(busy, 0))
+        for text, busy in value.items()
+        if (slot := whole_number(text)) is not None
+    }

@@ -19,6 +19,7 @@ from functools import cmp_to_key
 from heapq import nsmallest
 from typing import NamedTuple, TypeAlias
 
+from tidewright.kube.digits import whole_number
 from tidewright.kube.workloadspreads.choose import ordinal_of
 from tidewright.spread.fold.owners import pods_of_target
 from tidewright.spread.state import READY, Row, SpreadState, State
@@ -106,9 +107,10 @@ def cost_of(row: Row) -> int:
     """The pod's cost as controllers read it: what is no 32-bit integer in plain form counts as 0."""
     text = row.asked or row.cost
     digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit()) or (digits[0] == "0" and text != "0"):
+    amount = whole_number(digits)
+    if amount is None or (digits[0] == "0" and text != "0"):
         return 0
-    value = int(text)
+    value = -amount if text.startswith("-") else amount
     return value if -INT32 <= value < INT32 else 0
 
 

@@ -17,6 +17,7 @@ from functools import lru_cache
 
 from tidewright.events.facts import PodObserved
 from tidewright.kube.customworkloads import BadApiVersion, GroupKind, group_version
+from tidewright.kube.digits import whole_number
 from tidewright.kube.selectors import LabelSelector, SelectorError
 from tidewright.kube.workloadspreads.sharing import identity, selected
 from tidewright.spread.match.pods import VERSION_IGNORED, short_hash
@@ -238,9 +239,7 @@ def latest_revision(state: State, spread: SpreadState) -> str:
             owned = [state.workloads[u] for u in state.children.get(target.uid, ()) if u in state.workloads]
             sets = [w for w in owned if w.kind.kind == "ReplicaSet" and not w.deleting]
             current = [w for w in sets if w.revision == target.revision] or sets
-            newest = max(
-                current, key=lambda w: (int(w.revision) if w.revision.isdigit() else 0, w.name), default=None
-            )
+            newest = max(current, key=lambda w: (whole_number(w.revision) or 0, w.name), default=None)
             return newest.template_hash if newest is not None else VERSION_IGNORED
         case "ReplicaSet":
             return target.template_hash or VERSION_IGNORED
