@@ -10,12 +10,16 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Literal, get_args
 
+from tidewright.kube.digits import whole_number
+
 HashName = Literal["fnv1a32", "blake2b64"]
 HASHES: tuple[HashName, ...] = get_args(HashName)
 
 COMPAT_SLOTS = 32
 """The keyspace of the propeller manager: a constant (section 1.4)."""
 MIN_SLOTS, MAX_SLOTS = 32, 32768
+SHOWN = 80
+"""Characters of a text that a message shows."""
 
 _FNV_OFFSET = 0x811C9DC5
 _FNV_PRIME = 0x01000193
@@ -97,14 +101,20 @@ def parse_runs(text: str) -> list[int]:
     """The slots in such a text, ascending.
 
     Raises:
-        ValueError: a part is neither a slot nor `first-last`; the message names it.
+        ValueError: a part is neither a slot nor `first-last`, or they are more than `MAX_SLOTS`; the message names it.
     """
     slots: set[int] = set()
+    count = 0
     for part in filter(None, (p.strip() for p in text.split(","))):
-        first, dash, last = part.partition("-")
-        if not first.isdecimal() or (dash and not (last.isdecimal() and int(last) >= int(first))):
+        head, dash, tail = part.partition("-")
+        first = whole_number(head)
+        last = whole_number(tail) if dash else first
+        if first is None or last is None or last < first:
             raise ValueError(
-                f"{part!r} in {text!r} is no run of slots: expected a slot or first-last, such as 3 or 0-7"
+                f"{part[:SHOWN]!r} in {text[:SHOWN]!r} is no run of slots: expected a slot or first-last, such as 3 or 0-7"
             )
-        slots.update(range(int(first), int(last or first) + 1))
+        count += last - first + 1
+        if count > MAX_SLOTS:
+            raise ValueError(f"{text[:SHOWN]!r} has more slots than there are: expected {MAX_SLOTS} at most")
+        slots.update(range(first, last + 1))
     return sorted(slots)

@@ -26,6 +26,10 @@ PROPELLER_LABELS = ("project", "domain")
 _LABEL_KEY = re.compile(
     r"([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 )
+MOST_SHARDS = 4096
+"""Of one set. Each change of a pod of it is looked at beside all the others, so that many more would keep the sets beside it waiting."""
+MOST_IDS = 10_000
+"""Values of the label that the shards of one set have: each worker is told its own, and the one with `*` all the others."""
 _PATH = "shard.per-shard-mapping"
 
 
@@ -45,7 +49,11 @@ def read(
             f"is {label!r}: the strategy mapping expects the key of a label that the objects carry",
         )
         label = ""
-    return label, tuple(_shard(reader, index, entry) for index, entry in enumerate(_entries(reader, given)))
+    shards = tuple(_shard(reader, index, entry) for index, entry in enumerate(_entries(reader, given)))
+    if (count := sum(len(shard.ids) for shard in shards)) > MOST_IDS:
+        reader.refuse("assignment.perShard", f"has {count} ids: expected {MOST_IDS} at most")
+        return label, ()
+    return label, shards
 
 
 def notices(label: str, shards: tuple[ShardMapping, ...]) -> tuple[str, ...]:
@@ -63,6 +71,9 @@ def _findings(label: str, shards: tuple[ShardMapping, ...], *, refused: bool) ->
 
 def _entries(reader: SpecReader, given: Any) -> Sequence[Any]:
     if given is None:
+        return ()
+    if isinstance(given, list) and len(given) > MOST_SHARDS:
+        reader.refuse("assignment.perShard", f"has {len(given)} entries: expected {MOST_SHARDS} at most")
         return ()
     if isinstance(given, list):
         return given

@@ -382,6 +382,8 @@ def spec_problems(spec: SetSpec) -> list[Problem]:  # noqa: C901  # one rule aft
     if spec.analysis is not None and not spec.canary:
         message = "is given without rollout.canary: expected the number of shards to look at"
         reader.refuse("rollout.canaryAnalysis", message)
+    if spec.replicas > mapping.MOST_SHARDS:
+        reader.refuse("workers.replicas", f"is {spec.replicas}: expected {mapping.MOST_SHARDS} at most")
     if spec.mapped:
         mapping.judge(reader, spec)
     elif not valid_slots(spec.slots):
@@ -450,6 +452,8 @@ def spec_problems(spec: SetSpec) -> list[Problem]:  # noqa: C901  # one rule aft
 
 def _judge_autosize(reader: SpecReader, autosize: AutosizeSpec) -> None:
     least, most, target = autosize.limits.minimum, autosize.limits.maximum, autosize.target
+    if most > mapping.MOST_SHARDS:
+        reader.refuse("autosize.max", f"is {most}: expected {mapping.MOST_SHARDS} at most")
     if least > most:
         reader.refuse("autosize.max", f"is {most}: expected at least autosize.min ({least})")
     if not 0 < target <= 1:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+from tidewright.kube.digits import whole_number
 from tidewright.kube.durations import parse_duration
+
+MOST_TOLD: Final = 20
+"""Problems of one spec; with any of them nothing is done, and nobody reads more. What is said of them is stored, and goes over the bus."""
+MOST_NUMBER: Final = 2**53
+"""Whole numbers above it are others once a state was stored."""
+MOST_CHARACTERS: Final = 400
+"""Of the message of one, which quotes what somebody has written."""
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -27,7 +35,12 @@ class SpecReader:
         self.problems: list[Problem] = []
 
     def refuse(self, path: str, message: str) -> None:
-        self.problems.append(Problem(f"spec.{path}".rstrip("."), message))
+        if len(self.problems) >= MOST_TOLD:
+            return
+        if len(self.problems) == MOST_TOLD - 1:
+            path, message = "", "has more that is wrong: it is told once this is corrected"
+        where = f"spec.{path}".rstrip(".")
+        self.problems.append(Problem(_clipped(where), _clipped(message)))
 
     def known(self, section: Mapping[str, Any], path: str, keys: Sequence[str]) -> None:
         for key in section:
@@ -62,9 +75,9 @@ class SpecReader:
         value = self._value(section, path)
         if value is None:
             return default
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf"):
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= MOST_NUMBER:
             return value
-        self.refuse(path, f"is {value!r}: expected a number above 0")
+        self.refuse(path, f"is {value!r}: expected a number above 0, and at most {MOST_NUMBER:,}")
         return default
 
     def seconds(self, section: Mapping[str, Any], path: str, default: float) -> float:
@@ -134,8 +147,15 @@ class SpecReader:
     def pins(self, section: Mapping[str, Any], path: str, slots: int) -> dict[int, str]:
         by_slot: dict[int, str] = {}
         for slot, member in self._entries(section, path):
-            if str(slot).isdecimal() and int(slot) < slots and isinstance(member, str) and member:
-                by_slot[int(slot)] = member
+            number = whole_number(str(slot))
+            if number is not None and number < slots and isinstance(member, str) and member:
+                by_slot[number] = member
             else:
                 self.refuse(f"{path}.{slot}", f"is {member!r}: expected a member for a slot below {slots}")
         return by_slot
+
+
+def _clipped(text: str) -> str:
+    """A text of some length at most: of what is quoted the beginning, and of what is expected the end."""
+    half = MOST_CHARACTERS // 2
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:half]} ... {text[-half:]}"
