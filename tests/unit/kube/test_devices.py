@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tidewright.kube.devices.claims import Ask, Wish, parse
+from tidewright.kube.devices import allocation
+from tidewright.kube.devices.allocation import Entry, Problem, handed_out
+from tidewright.kube.devices.claims import Ask, Bond, Claimed, Wish, parse
 from tidewright.kube.devices.devices import Matcher, device, takes
 from tidewright.kube.devices.selectors import version_number
 
@@ -62,3 +66,33 @@ def test_versions_sort_as_versions_do() -> None:
     assert numbers == sorted(numbers)
     with pytest.raises(ValueError, match="no semantic version"):
         version_number("1.2")
+
+
+def test_a_search_in_which_hardly_a_device_may_be_tried_ends_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tries were counted, and not what was looked at in vain: one claim of a pod held up everybody's nodes for minutes."""
+    wishes = tuple(
+        Wish(f"r{n}", tuple(Ask(Matcher("gpu"), 2, name=f"a{k}") for k in range(8))) for n in range(16)
+    )
+    claim = Claimed(wishes=wishes, bonds=(Bond("uuid", distinct=True),), digest="d")
+    entries = tuple(
+        Entry(
+            takes=sum(1 << (n * 8 + k) for n in range(16) for k in range(8) if (n + k) % 9 == device % 9),
+            bears=(1 << 128) - 1,
+            values=(frozenset({device % 30}),),
+            consumes=(),
+            free=True,
+        )
+        for device in range(128)
+    )
+    looks, may = 0, allocation._Search._may
+
+    def counted(search: Any, choice: Any, i: int) -> bool:
+        nonlocal looks
+        looks += 1
+        assert looks <= 2 * allocation.MOST_LOOKS
+        return may(search, choice, i)
+
+    monkeypatch.setattr(allocation._Search, "_may", counted)
+    found = handed_out(Problem((claim,), (True,), entries, ()))
+    assert found.gave_up
+    assert not found.pods

@@ -23,6 +23,8 @@ MOST_TOGETHER: Final = 200
 """Devices of one pod."""
 MOST_TRIES: Final = 5_000
 """Devices that are tried for one pod; the scheduler, too, gives up after some time."""
+MOST_LOOKS: Final = 50_000
+"""Devices that are looked at for one pod, whether they may be tried or not: where hardly one may, tries alone bound nothing."""
 TAKEN, PART, WATCHED = 0, 1, 2
 """How a pod gets a device: alone, a part of it, or beside whoever has it."""
 
@@ -147,13 +149,14 @@ class _Search:
         ]
         self.picks: list[Pick] = []
         self.bound: list[list[frozenset[int]]] = []
-        self.tries = 0
+        self.tries = self.looks = 0
         self.claims: Sequence[int] = ()
         self.opening = list(self.room)
 
     def serve(self, claims: Sequence[int]) -> tuple[Pick, ...] | None:
         """Give the next pod what these claims ask for; None when that cannot be."""
-        self.claims, self.picks, self.tries, self.opening = claims, [], 0, list(self.room)
+        self.claims, self.picks, self.opening = claims, [], list(self.room)
+        self.tries = self.looks = 0
         self.bound = [[] for _ in self.bond]
         return tuple(self.picks) if self._claim(0) else None
 
@@ -184,6 +187,8 @@ class _Search:
 
     def _first(self, choice: _Choice, count: int) -> bool:
         """So many devices, of those that may be picked as things are: the first ones that will do."""
+        if self.tries >= MOST_TRIES:
+            return False
         able = self.takers[choice.number]
         if not self._ask(choice).watching:
             able = [i for i in able if self.free[i]]
@@ -198,6 +203,8 @@ class _Search:
             return self._wish(choice.position, choice.wish + 1)
         failed: set[tuple[object, ...]] = set()
         for at in range(start, len(able) - count + 1):
+            if self.tries >= MOST_TRIES:
+                return False
             i = able[at]
             seen = tuple(pick.claim for pick in self.picks if pick.entry == i)
             now = (self.problem.entries[i], self.free[i], self.used[i], self.room[i], seen)
@@ -262,6 +269,10 @@ class _Search:
 
     def _may(self, choice: _Choice, i: int) -> bool:
         """Whether a device may be picked as things are."""
+        self.looks += 1
+        if self.looks > MOST_LOOKS:
+            self.tries = MOST_TRIES
+            return False
         entry, ask = self.problem.entries[i], self._ask(choice)
         if not entry.bears >> choice.number & 1 or entry.consumes is None:
             return False
