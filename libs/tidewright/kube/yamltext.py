@@ -44,6 +44,7 @@ FROM_CLUSTER: Final = Bounds(2**20, 50_000, 64)
 MAX_NUMBER: Final = 200
 """Characters of a number; one of a hundred thousand digits takes seconds to read."""
 _NUMBER: Final = re.compile(r"[-+.0-9][-+.0-9_:a-fA-FxX]*")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _SMALL: Final = 2**14
 """Characters up to which the parser in Python reads a text: its messages are better, but it is slow."""
 _FAST: Final[type[Any]] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -173,6 +174,11 @@ def _documents(text: str, name: str, valid: str, bounds: Bounds) -> list[_Docume
         while loader.check_node():
             if (node := loader.get_node()) is None:
                 break
+            if (half := _half(node)) is not None:
+                raise BadYaml(
+                    f"{name}, line {node_line(half)}: a text has half of a character (\\ud800 to \\udfff), which nothing can write; "
+                    f"valid is {valid}"
+                )
             try:
                 value = loader.construct_document(node)
             except (ValueError, TypeError, OverflowError) as error:  # as for a date that there is not
@@ -192,6 +198,24 @@ def _documents(text: str, name: str, valid: str, bounds: Bounds) -> list[_Docume
         if loader is not None:
             loader.dispose()
     return documents
+
+
+def _half(root: yaml.Node) -> yaml.Node | None:
+    """The first text with a lone surrogate, which escapes can write and no encoding has."""
+    waiting, seen = [root], set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:  # an alias
+            continue
+        seen.add(id(node))
+        match node:
+            case yaml.ScalarNode() if not node.value.isascii() and _SURROGATE.search(node.value):
+                return node
+            case yaml.SequenceNode():
+                waiting += reversed(node.value)
+            case yaml.MappingNode():
+                waiting += (part for pair in reversed(node.value) for part in reversed(pair))
+    return None
 
 
 def described(error: yaml.MarkedYAMLError) -> str:

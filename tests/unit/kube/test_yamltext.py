@@ -78,3 +78,13 @@ def test_what_is_no_such_thing_is_told_with_its_line_and_field(text: str, said: 
 
 def test_nothing_is_an_empty_mapping() -> None:
     assert converted("", "f", Cloud, VALID) == Cloud()
+
+
+@pytest.mark.parametrize(
+    "text", ['a: 1\nb: "\\ud800"', 'a: 1\n"\\udfff": 1', 'a: 1\nb: [{c: "\\ud83d\\ude00"}]']
+)
+def test_half_of_a_character_is_refused_where_it_stands(text: str) -> None:
+    """It ended the watcher, which could not write down what it had read."""
+    with pytest.raises(BadYaml, match=r"groups\.yaml, line 2: a text has half of a character"):
+        one(text, "groups.yaml", VALID)
+    assert one('a: &x ["\\u00e9"]\nb: *x', "groups.yaml", VALID) == {"a": ["\u00e9"], "b": ["\u00e9"]}

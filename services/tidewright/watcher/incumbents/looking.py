@@ -25,6 +25,7 @@ from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.kube.kinds import WatchedKind
 from tidewright.kube.listwatch import Added, Deleted, ListDone, ListStarted, Modified, Page, list_watch
+from tidewright.kube.projection.reading import UNREADABLE, Malformed
 from tidewright.log.subjects import ALL
 from tidewright.watcher.appender import Appender
 from tidewright.watcher.follow import FactLog
@@ -174,7 +175,7 @@ class Incumbents:
     def _seen(self, look: Look, raw: bytes | msgspec.Raw) -> Key | None:
         try:
             key, sign = read(look.kind, raw)
-        except msgspec.MsgspecError as error:
+        except Malformed as error:
             _log.warning("object skipped", kind=look.kind, looking_for=INCUMBENT, error=str(error))
             return None
         if sign is not None or key in self._book:
@@ -212,7 +213,7 @@ class Incumbents:
                 if error.error_class != "gone":
                     return not error.retriable  # at the next poll; what was seen stands for its time
                 break  # not served here
-            except msgspec.MsgspecError as error:
+            except UNREADABLE as error:
                 _log.warning("a list cannot be read", kind=kind.name, looking_for=INCUMBENT, error=str(error))
                 return True
             for item in page.items or ():

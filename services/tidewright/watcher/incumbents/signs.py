@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from tidewright.events.incumbents import Evidence
+from tidewright.kube.projection.reading import UNREADABLE, malformed
 from tidewright.kube.times import seconds
 from tidewright.watcher.incumbents.rivals import RIVALS, Program, Rival, Scope
 
@@ -28,6 +29,8 @@ LEADER = "control-plane.alpha.kubernetes.io/leader"
 """The annotation by which ConfigMaps and Endpoints are locks."""
 LAST_UPDATED = "cluster-autoscaler.kubernetes.io/last-updated"
 """The annotation that Cluster Autoscaler writes with its status, and we do not."""
+LONGEST_LEASE_S = 3600.0
+"""No lock is believed to be held for longer than twice that after it was renewed, whatever its record says."""
 LEASE_S = 15.0
 """The duration of a lock that states none, seconds: what the usual election libraries take."""
 STATUS_MAP_S = 180.0
@@ -152,8 +155,15 @@ def read(kind: str, raw: bytes | msgspec.Raw) -> tuple[Key, Sign | None]:
     """Which object this is, and what it shows; None when it has nothing to do with a rival.
 
     Raises:
-        msgspec.MsgspecError: it cannot be read.
+        Malformed: it cannot be read; a lock may be the text of an annotation, which nobody checks.
     """
+    try:
+        return _read(kind, raw)
+    except UNREADABLE as error:
+        raise malformed(kind, raw, error) from error
+
+
+def _read(kind: str, raw: bytes | msgspec.Raw) -> tuple[Key, Sign | None]:
     match kind:
         case "Deployment":
             deployment = _deployment.decode(raw)
@@ -258,7 +268,7 @@ def _of_lock(kind: str, meta: _Meta, record: _LeaseSpec) -> Sign | None:
         scope=None if rival.lock_everywhere else (meta.namespace,),
         beat=f"{holder} {renewed}",
         beat_at=_time(renewed),
-        lasts_s=2 * float(record.leaseDurationSeconds or LEASE_S),
+        lasts_s=2.0 * min(record.leaseDurationSeconds or LEASE_S, LONGEST_LEASE_S),
     )
 
 

@@ -7,8 +7,9 @@ import pytest
 
 from tests.unit.watcher.incumbents import manifests
 from tests.unit.watcher.incumbents.manifests import CHARTS, LEADERS, Object, deployment, raw
+from tidewright.kube.projection.reading import Malformed
 from tidewright.watcher.incumbents.rivals import BY_SERVICE, LOOKS, RIVALS, Rival
-from tidewright.watcher.incumbents.signs import Sign, Weight, read, sign_of_writes
+from tidewright.watcher.incumbents.signs import LEADER, Sign, Weight, read, sign_of_writes
 
 NOW = 1_790_000_000.0
 
@@ -318,5 +319,27 @@ def test_everything_but_deployments_is_looked_at_by_name() -> None:
 
 
 def test_what_cannot_be_read_is_an_error_that_names_the_field() -> None:
-    with pytest.raises(msgspec.ValidationError, match=r"spec\.template"):
+    with pytest.raises(Malformed, match=r"Deployment x cannot be read: .*spec\.template"):
         read("Deployment", b'{"metadata": {"name": "x"}, "spec": {"template": 5}}')
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        '{"holderIdentity": "x", "leaseDurationSeconds": ' + "9" * 400 + "}",
+        '{"x": ' + "[" * 100_000,
+        '{"leaseDurationSeconds": "soon"}',
+    ],
+)
+def test_a_lock_that_anybody_may_write_is_read_or_skipped(record: str) -> None:
+    """One ended the watcher, and each that was started anew."""
+    rival = RIVALS[0]
+    meta = {"name": min(rival.locks), "namespace": "shop", "annotations": {LEADER: record}}
+    body = msgspec.json.encode({"metadata": meta})
+    if "999" in record:
+        sign = read(rival.old_lock, body)[1]
+        assert sign is not None
+        assert sign.lasts_s == 7200.0
+    else:
+        with pytest.raises(Malformed, match=f"{rival.old_lock} shop/{meta['name']} cannot be read"):
+            read(rival.old_lock, body)
