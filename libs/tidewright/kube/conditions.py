@@ -154,7 +154,7 @@ def parse(stored: Any) -> tuple[Condition, ...]:
             reason=str(c.get("reason") or ""),
             message=str(c.get("message") or ""),
             changed_at=seconds_or_none(c.get("lastTransitionTime")) or 0.0,
-            observed_generation=int(c.get("observedGeneration") or 0),
+            observed_generation=g if isinstance(g := c.get("observedGeneration"), int) else 0,
         )
         for c in stored
         if isinstance(c, Mapping) and isinstance(c.get("type"), str)

@@ -20,13 +20,16 @@ import msgspec
 
 from tidewright.kube import quantities
 from tidewright.kube.podshape import PODS, HostPort, NodeTerm, PodShape, PodTerm, TopologySpread, Volume
-from tidewright.kube.selectors import LabelSelector, Requirement, SelectorError, requirement
+from tidewright.kube.selectors import LabelSelector, Requirement, requirement
 from tidewright.kube.taints import Toleration
 
 MOST: Final = 2**50
 """More of a resource than any node has, in milli-cores, bytes or counts: so much a pod asks for that asks for more, and goes
 nowhere. What is counted over many nodes and pods has to stay within what a column of numbers holds: it holds 8,191 times as much.
 """
+
+UNREADABLE: Final = (ValueError, TypeError, AttributeError, LookupError)
+"""What reading a part of a pod can raise that nobody has looked at: an amount or a selector that is none, a list for a mapping."""
 
 
 def pod_requests(spec: Mapping[str, Any]) -> dict[str, int]:
@@ -160,11 +163,11 @@ def of_template(template: Mapping[str, Any], namespace: str) -> PodShape:
     priority = spec.get("priority")
     try:
         requests = pod_requests(spec)
-    except (quantities.NotAQuantity, AttributeError, TypeError) as error:
+    except UNREADABLE as error:
         return PodShape(digest=f"invalid-{error}", namespace=namespace, error=f"resources: {error}")
     try:
         fields = scheduling_fields(spec)
-    except (AttributeError, TypeError, ValueError, KeyError) as error:
+    except UNREADABLE as error:
         return PodShape(digest=f"invalid-{error}", namespace=namespace, error=f"pod spec: {error}")
     return of_fields(
         requests=requests,
@@ -216,7 +219,7 @@ def of_fields(
             digest=address,
             spaces=spaces,
         )
-    except (SelectorError, AttributeError, TypeError, ValueError, KeyError) as error:
+    except UNREADABLE as error:
         return PodShape(
             digest=address,
             namespace=namespace,

@@ -117,16 +117,24 @@ class LabelSelector(msgspec.Struct, frozen=True):
         """Read the object form (`matchLabels`, `matchExpressions`). Raises SelectorError."""
         if selector is None:
             return cls(nothing=True)
-        labels: Mapping[str, str] = selector.get("matchLabels") or {}
-        requirements = [requirement(key, "In", (labels[key],)) for key in sorted(labels)]
-        for expression in selector.get("matchExpressions") or ():
-            operator = expression.get("operator", "")
-            if operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
-                raise SelectorError(f'"{operator}" is not a valid label selector operator')
-            requirements.append(
-                requirement(expression.get("key", ""), operator, expression.get("values") or ())
-            )
-        return cls(tuple(requirements))
+        try:
+            return cls(tuple(_object_form(selector)))
+        except (AttributeError, TypeError, LookupError) as error:  # nobody has looked whether it is one
+            raise SelectorError(
+                f"{str(selector)[:80]!r} is not a label selector: valid are matchLabels, texts by text, and matchExpressions, "
+                "a list of key, operator and values"
+            ) from error
+
+
+def _object_form(selector: Mapping[str, Any]) -> Iterable[Requirement]:
+    labels: Mapping[str, str] = selector.get("matchLabels") or {}
+    for key in sorted(labels):
+        yield requirement(key, "In", (labels[key],))
+    for expression in selector.get("matchExpressions") or ():
+        operator = expression.get("operator", "")
+        if operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+            raise SelectorError(f'"{operator}" is not a valid label selector operator')
+        yield requirement(expression.get("key", ""), operator, expression.get("values") or ())
 
 
 def _satisfiable(requirements: Sequence[Requirement]) -> bool:

@@ -84,8 +84,9 @@ def place_of(fact: WorkloadSpreadObserved, whitelist: Whitelist) -> Place | None
         group, version = group_version(api_version)
     except BadApiVersion:
         return None
-    given = (fact.spec.get("targetFilter") or {}).get("replicasPathList") or ()
-    paths = tuple(path for path in given if isinstance(path, str))
+    target_filter = fact.spec.get("targetFilter")
+    given = target_filter.get("replicasPathList") if isinstance(target_filter, dict) else None
+    paths = tuple(path for path in given if isinstance(path, str)) if isinstance(given, list) else ()
     entry = whitelist.entry(GroupKind(group, kind))
     if not paths and entry is not None and (entry.version in ("", version)) and entry.replicas_path:
         paths = (entry.replicas_path,)

@@ -66,10 +66,13 @@ class LabelScan(msgspec.Struct, frozen=True):
 def wanted(fact: ShardSetObserved) -> LabelScan | None:
     """What a set wants looked for; None when its workers do not go by a label, or its spec is not readable."""
     spec = fact.spec
-    workers, keyspace = spec.get("workers") or {}, spec.get("keyspace") or {}
+    workers, keyspace = (
+        section if isinstance(section := spec.get(name), dict) else {} for name in ("workers", "keyspace")
+    )
     source = source_of(spec)
     slots = keyspace.get("slots", 1024)
-    if workers.get("injector") not in BY_LABEL or not source.kind:
+    injector = workers.get("injector")
+    if not isinstance(injector, str) or injector not in BY_LABEL or not source.kind:
         return None
     if not isinstance(slots, int) or not 0 < slots <= MOST_SLOTS:
         return None

@@ -308,6 +308,12 @@ def test_no_more_than_the_limit_are_expected_and_that_is_said() -> None:
             "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [7]}},
         },
         {"containers": [], "topologySpreadConstraints": [{"maxSkew": "one", "topologyKey": "zone"}]},
+        {
+            "containers": [],
+            "topologySpreadConstraints": [{"topologyKey": "zone", "labelSelector": {"matchLabels": [1]}}],
+        },
+        {"containers": [], "nodeSelector": [1]},
+        {"containers": [{"resources": {"requests": {"cpu": "1" * 5000 + "x"}}}]},
     ],
 )
 def test_a_template_that_cannot_be_read_is_told_of_once_and_nobody_else_waits_for_it(spec: Any) -> None:

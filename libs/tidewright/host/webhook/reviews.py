@@ -38,6 +38,27 @@ class Review(msgspec.Struct, frozen=True):
     options: JsonObject = {}
 
 
+class _Owner(msgspec.Struct):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    apiVersion: str = ""  # noqa: N815 - the API's name
+    controller: bool | None = None
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str | None = None
+    generate_name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    generation: int | None = None
+    finalizers: list[str] | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[_Owner] | None = None
+
+
 class _Resource(msgspec.Struct):
     resource: str = ""
 
@@ -72,7 +93,7 @@ def read_review(body: bytes) -> Review:
     """
     try:
         read = _decoder.decode(body)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadReview(f"not an AdmissionReview: {error}") from error
     if read.kind != "AdmissionReview" or read.api_version not in VERSIONS:
         raise BadReview(
@@ -92,6 +113,25 @@ def read_review(body: bytes) -> Review:
         old=request.old_object,
         options=request.options or {},
     )
+
+
+def of_objects(review: Review) -> Review:
+    """The review, where what it is about has the metadata of objects: labels that are texts, owners that are named.
+
+    Raises:
+        BadReview: it has not, as no API server sends it; the message names the field.
+    """
+    for which, obj in (("object", review.obj), ("oldObject", review.old)):
+        check_metadata(which, obj)
+    return review
+
+
+def check_metadata(which: str, obj: JsonObject | None) -> None:
+    """Raises BadReview for metadata that is none of an object, as `of_objects`; `which` is the object's name in the message."""
+    try:
+        msgspec.convert((obj or {}).get("metadata"), _Meta | None)
+    except msgspec.ValidationError as error:
+        raise BadReview(f"{which}.metadata is none of an object: {error}") from error
 
 
 def answer(

@@ -4,6 +4,7 @@ One function per kind, each `bytes -> Projection`; `tidewright.kube.kinds` lists
 `at` 0: whoever publishes it stamps it. Objects that cannot be read raise `Malformed`, which names the object.
 
     reading      what all share: metadata, owners, annotations, the error
+    forms        what objects have to be like that facts have as they are stored
     pods         pods, with their shapes
     nodes        nodes
     workloads    kinds with replicas, a selector and a template; scales

@@ -14,6 +14,7 @@ from tidewright.events.provisioning import (
     ResourceQuotaObserved,
 )
 from tidewright.kube import quantities
+from tidewright.kube.projection.forms import LabelSelectorForm, PodTemplate, ScopeSelector
 from tidewright.kube.projection.reading import (
     UNREADABLE,
     Bytes,
@@ -125,6 +126,7 @@ def pod_template(raw: Bytes) -> Projection:
         fields = _pod_template.decode(raw)
         meta = fields.metadata
         checked(meta, fields.template)
+        msgspec.convert(fields.template, PodTemplate)
         fact = PodTemplateObserved(
             at=0.0,
             namespace=meta.namespace,
@@ -146,6 +148,7 @@ def daemon_set(raw: Bytes) -> Projection:
         fields = _daemon_set.decode(raw)
         meta = fields.metadata
         checked(meta, fields.spec.template)
+        msgspec.convert(fields.spec.template, PodTemplate)
         fact = DaemonSetObserved(
             at=0.0,
             namespace=meta.namespace,
@@ -166,6 +169,8 @@ def resource_quota(raw: Bytes) -> Projection:
     try:
         fields = _quota.decode(raw)
         meta = fields.metadata
+        if fields.spec.scopeSelector is not None:
+            msgspec.convert(fields.spec.scopeSelector, ScopeSelector)
         hard = fields.status.hard if fields.status.hard is not None else fields.spec.hard
         fact = ResourceQuotaObserved(
             at=0.0,
@@ -189,6 +194,8 @@ def disruption_budget(raw: Bytes) -> Projection:
         fields = _budget.decode(raw)
         meta, spec, status = fields.metadata, fields.spec, fields.status
         checked(meta, spec.selector)
+        if spec.selector is not None:
+            msgspec.convert(spec.selector, LabelSelectorForm)
         fact = PodDisruptionBudgetObserved(
             at=0.0,
             namespace=meta.namespace,

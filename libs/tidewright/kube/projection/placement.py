@@ -1,6 +1,6 @@
 """Projections of what decides where pods may run besides nodes and pods: storage, devices, namespaces. Pure.
 
-`KEPT` says per kind what of an object is kept; whatever else changes of it is no fact.
+`KEPT` says per kind what of an object is kept; whatever else changes of it is no fact. `forms` says what it has to be like.
 """
 
 from __future__ import annotations
@@ -13,7 +13,16 @@ import msgspec
 from tidewright.events.base import JsonObject
 from tidewright.events.placement import PlacementObjectObserved
 from tidewright.kube import quantities
-from tidewright.kube.projection.reading import UNREADABLE, Bytes, Meta, Project, Projection, malformed
+from tidewright.kube.projection.forms import FORMS
+from tidewright.kube.projection.reading import (
+    UNREADABLE,
+    Bytes,
+    Meta,
+    Project,
+    Projection,
+    checked,
+    malformed,
+)
 
 Keep: TypeAlias = Callable[[Mapping[str, Any], Meta], JsonObject]
 """The whole object and its metadata to what is kept of it."""
@@ -29,22 +38,18 @@ ZONE_LABELS = (
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
-class _Object(msgspec.Struct):
-    metadata: Meta
-
-
-_object = msgspec.json.Decoder(_Object)
 _any = msgspec.json.Decoder()
 
 
 def placement(kind: str) -> Project:
     """The projection of a kind in `KEPT`."""
-    keep = KEPT[kind]
+    keep, form = KEPT[kind], msgspec.json.Decoder(FORMS[kind])
 
     def project(raw: Bytes) -> Projection:
         try:
-            meta = _object.decode(raw).metadata
+            meta = form.decode(raw).metadata
             kept = keep(_any.decode(raw), meta)
+            checked(meta, kept)
             fact = PlacementObjectObserved(
                 at=0.0,
                 namespace=meta.namespace,

@@ -97,7 +97,15 @@ class _Named(msgspec.Struct):
 
 _named = msgspec.json.Decoder(_Named)
 
-UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, AttributeError, KeyError, RecursionError)
+UNREADABLE = (
+    msgspec.MsgspecError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    RecursionError,
+)
 """What reading an object of any content can raise."""
 
 MAX_DEPTH = 64
@@ -148,7 +156,7 @@ def identity(raw: Bytes) -> Identity:
     try:
         with as_nested_as_json_goes():
             meta = _named.decode(raw).metadata
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed(f"an object without readable metadata: {error}") from error
     return Identity(meta.namespace, meta.name, meta.uid, meta.resourceVersion)
 

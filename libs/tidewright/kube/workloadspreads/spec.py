@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from tidewright.events.base import JsonObject
+from tidewright.kube.projection.forms import LabelSelectorForm, Term, TolerationForm
 from tidewright.kube.workloadspreads.limits import Limit
 
 GROUP = "apps.kruise.io"
@@ -135,6 +136,30 @@ class _Subset(msgspec.Struct, rename="camel"):
     patch: JsonObject | None = None
 
 
+class _Preference(msgspec.Struct):
+    weight: int | None = None
+    preference: Term | None = None
+
+
+class _SubsetForm(msgspec.Struct, rename="camel"):
+    """What of a subset stays JSON has to be like."""
+
+    required_node_selector_term: Term | None = None
+    required_node_selector: Term | None = None
+    preferred_node_selector_terms: list[_Preference] | None = None
+    preferred_node_selector: list[_Preference] | None = None
+    tolerations: list[TolerationForm] | None = None
+
+
+class _FilterForm(msgspec.Struct):
+    selector: LabelSelectorForm | None = None
+
+
+class _Form(msgspec.Struct, rename="camel"):
+    subsets: list[_SubsetForm] | None = None
+    target_filter: _FilterForm | None = None
+
+
 class _Spec(msgspec.Struct, rename="camel"):
     target_ref: _Target | None = None
     target_filter: _Filter | None = None
@@ -173,6 +198,7 @@ def parse_spec(
     """Read a spec of either version. Raises BadSpread."""
     try:
         read = msgspec.convert(spec, _Spec)
+        msgspec.convert(spec, _Form)
     except msgspec.ValidationError as error:
         raise BadSpread(f"WorkloadSpread {namespace}/{name}: spec: {error}") from error
     strategy = read.schedule_strategy or _ScheduleStrategy()

@@ -6,7 +6,7 @@ its own view of what is so by now: ask it, not the state, for statuses and for w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -230,15 +230,20 @@ def known(buffer: Buffer) -> JsonObject:
     """Its status: as decided here, or as it was seen before anything was; conditions of others always as seen."""
     if buffer.written is None:
         return buffer.observed
-    mine = {condition["type"] for condition in buffer.written.get("conditions") or ()}
-    others = [
-        condition
-        for condition in buffer.observed.get("conditions") or ()
-        if isinstance(condition, dict) and condition.get("type") not in mine
-    ]
-    conditions = [*(buffer.written.get("conditions") or ()), *others]
+    written = list(_conditions(buffer.written))
+    mine = {condition["type"] for condition in written}
+    others = (condition for condition in _conditions(buffer.observed) if condition["type"] not in mine)
+    conditions = [*written, *others]
     beside = buffer.observed if set(buffer.written) == {"conditions"} else {}
     return {**beside, **buffer.written, "conditions": conditions}
+
+
+def _conditions(status: JsonObject) -> Iterator[JsonObject]:
+    """Those of a status that are some."""
+    stored = status.get("conditions")
+    for condition in stored if isinstance(stored, list) else ():
+        if isinstance(condition, dict) and isinstance(condition.get("type"), str):
+            yield condition
 
 
 def stored(status: JsonObject) -> Status:

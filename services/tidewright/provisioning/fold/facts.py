@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidewright.events import facts as f
@@ -364,6 +364,7 @@ def _group_gone(state: State, event: p.NodeGroupGone, touched: Touched) -> None:
 def _request(state: State, event: p.ProvisioningRequestObserved, touched: Touched) -> None:
     key = request_key(event.namespace, event.name)
     conditions = cond.parse(event.status.get("conditions"))
+    details = event.status.get("provisioningClassDetails")
     request = state.requests.get(key)
     if request is None or request.uid != event.uid:
         request = Request(
@@ -373,7 +374,7 @@ def _request(state: State, event: p.ProvisioningRequestObserved, touched: Touche
             class_name=str(event.spec.get("provisioningClassName", "")),
             spec=event.spec,
             conditions=conditions,
-            details=dict(event.status.get("provisioningClassDetails") or {}),
+            details=dict(details) if isinstance(details, Mapping) else {},
         )
         request.booked = cond.is_true(conditions, cond.PROVISIONED)
         before = state.requests.get(key)
@@ -418,8 +419,11 @@ def _request_gone(state: State, event: p.ProvisioningRequestGone, touched: Touch
 
 
 def _class(state: State, event: p.ProvisioningClassObserved, touched: Touched) -> None:
-    parameters = event.spec.get("parameters") or {}
-    state.classes[event.name] = {str(k): str(v) for k, v in parameters.items()}
+    parameters = event.spec.get("parameters")
+    presets = (
+        parameters if isinstance(parameters, Mapping) else {}
+    )  # of a definition that does not say what they are
+    state.classes[event.name] = {str(k): str(v) for k, v in presets.items()}
     wake(state, touched)
 
 

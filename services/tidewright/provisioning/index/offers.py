@@ -24,6 +24,7 @@ from tidewright.kube.devices.stock import Counter as CounterName
 from tidewright.kube.devices.stock import Stock
 from tidewright.kube.podshape import NodeView
 from tidewright.kube.podspecs import node_term
+from tidewright.kube.selectors import SelectorError
 from tidewright.kube.taints import Taint
 from tidewright.provisioning.pack.holdings import Common, Reach
 
@@ -330,13 +331,14 @@ class Offers:
 
 def _devices(pool: Pool, fields: JsonObject) -> Iterator[tuple[Reach, Device]]:
     """The devices of a slice that can be read, each with where it can be used."""
-    whole = _reach(fields, "nodeSelectorTerms")
+    try:
+        whole = _reach(fields, "nodeSelectorTerms")
+    except SelectorError:  # what no label can meet, as servers of before let through: no node reaches any
+        return
     for entry in fields.get("devices") or ():
-        try:
+        with suppress(ValueError):
             read = read_device(*pool, entry)
-        except ValueError:
-            continue
-        yield (_reach(entry, "nodeSelector") if fields.get("perDevice") else whole), read
+            yield (_reach(entry, "nodeSelector") if fields.get("perDevice") else whole), read
 
 
 def _rules(rule: JsonObject, driver: str, pool: str) -> bool:

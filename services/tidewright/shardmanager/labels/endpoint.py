@@ -21,7 +21,7 @@ from tidewright.events.config import ClockSet, ModesSet
 from tidewright.events.shards import ShardSetGone, ShardSetObserved
 from tidewright.host.process.process import Process
 from tidewright.host.webhook.announce import Announcement
-from tidewright.host.webhook.reviews import BadReview, read_review
+from tidewright.host.webhook.reviews import BadReview, of_objects, read_review
 from tidewright.host.webhook.running import run_endpoint
 from tidewright.host.webhook.server import EndpointOptions, Server
 from tidewright.host.webhook.standing import Standing
@@ -132,7 +132,7 @@ class Endpoint:
 
     async def _label(self, request: web.Request, body: bytes) -> web.Response:
         try:
-            review = read_review(body)
+            review = of_objects(read_review(body))
         except BadReview as error:
             self._requests.labels("unreadable").inc()
             return web.Response(status=400, text=str(error))

@@ -21,7 +21,7 @@ from tidewright.events.base import JsonObject
 from tidewright.events.spread import PodLeaving, PodPlaced
 from tidewright.host.process.process import Process
 from tidewright.host.webhook.callers import Answer
-from tidewright.host.webhook.reviews import BadReview, Review, answer, read_review
+from tidewright.host.webhook.reviews import BadReview, Review, answer, check_metadata, of_objects, read_review
 from tidewright.host.webhook.running import run_endpoint
 from tidewright.host.webhook.server import EndpointOptions, Server
 from tidewright.host.webhook.standing import Standing
@@ -334,6 +334,10 @@ class Endpoint:
             return answer(review, refused="feature-gate WorkloadSpread is not enabled", code=403)
         if review.obj is None or review.operation not in ("CREATE", "UPDATE"):
             return answer(review)
+        try:
+            of_objects(review)
+        except BadReview as error:
+            return answer(review, refused=str(error), code=400)
         name = (review.obj.get("metadata") or {}).get("name") or review.name
         others = [
             b.spread
@@ -381,6 +385,7 @@ class Endpoint:
 def _read(obj: JsonObject) -> Pod:
     """A pod from a review. Raises Refused (400) for an object that no API server would send."""
     try:
+        check_metadata("object", obj)
         return pod_of(obj)
     except (TypeError, AttributeError, ValueError) as error:
         raise Refused("Unreadable", f"the object is no pod: {error}", code=400) from error

@@ -27,7 +27,14 @@ def converted(body: bytes) -> bytes:
         request = review["request"]
         api_version, uid = request["desiredAPIVersion"], request["uid"]
         objects = request.get("objects") or []
-    except (msgspec.DecodeError, KeyError, TypeError) as error:
+    except (
+        msgspec.DecodeError,
+        UnicodeDecodeError,
+        RecursionError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ) as error:
         raise BadReview(f"not a ConversionReview: {error!r}") from error
     response: JsonObject = {"uid": uid}
     try:
@@ -41,10 +48,16 @@ def converted(body: bytes) -> bytes:
 
 
 def convert(obj: JsonObject, desired: str) -> JsonObject:
-    """One object in another version. Raises BadReview for a version that is not served."""
+    """One object in another version. Raises BadReview for a version that is not served, and what is no WorkloadSpread."""
     if desired not in (f"{GROUP}/v1alpha1", f"{GROUP}/v1beta1"):
         raise BadReview(f"WorkloadSpread has no version {desired!r}; it has v1alpha1 and v1beta1 of {GROUP}")
-    up = desired.endswith("v1beta1")
+    try:
+        return _converted(obj, desired, up=desired.endswith("v1beta1"))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise BadReview(f"the object is no WorkloadSpread: {error}") from error
+
+
+def _converted(obj: JsonObject, desired: str, *, up: bool) -> JsonObject:
     spec = dict(obj.get("spec") or {})
     if "subsets" in spec:
         spec["subsets"] = [_subset(subset, up=up) for subset in spec["subsets"] or ()]
