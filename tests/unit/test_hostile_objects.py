@@ -101,6 +101,7 @@ FOUND: dict[str, list[tuple[str, Any, Any]]] = {
     ],
     "parameters of a class that are a list": [put("provisioningclass", 0, (("spec", "parameters"), ["a"]))],
     "details of a class that are a text": [put("provisioningrequest", 0, (("metadata", "uid"), "another"), (("status", "provisioningClassDetails"), "a"))],
+    "details of a class that are no texts": [put("provisioningrequest", 0, (("metadata", "uid"), "another"), (("status", "provisioningClassDetails"), {"a": []}))],
     "a generation of a condition that is none": [put("provisioningrequest", 0, (("metadata", "uid"), "another"), (("status", "conditions", 0, "observedGeneration"), {"a": 1}))],
     "a condition whose type is none": [put("capacitybuffer", 0, (("status", "conditions", 0, "type"), {}))],
     "owners in a circle": [

@@ -62,6 +62,7 @@ def test_an_object_of_any_content_is_told_as_it_is_or_refused_by_name(seed: int)
         ("resourceclaim", ("status", "allocation", "devices", "results", 0, "pool"), ["n0"]),
         ("podtemplate", ("template", "spec", "containers"), ["x"]),
         ("podtemplate", ("template", "metadata", "labels"), ["x"]),
+        ("podtemplate", ("template", "spec", "containers", 0, "resources", "limits", "cpu"), "soon"),
         ("daemonset", ("spec", "template", "spec", "affinity"), 7),
         ("poddisruptionbudget", ("spec", "selector", "matchLabels"), [1]),
         ("limitrange", ("spec", "limits"), {"type": "Pod"}),

@@ -25,7 +25,7 @@ from tidewright.kube.projection.reading import (
     owners,
 )
 from tidewright.kube.projection.resources import resource
-from tidewright.kube.quotascopes import scopes_of
+from tidewright.kube.quotascopes import limits_of, scopes_of
 
 _UNSCHEDULED_FIELDS = frozenset(
     {
@@ -127,6 +127,7 @@ def pod_template(raw: Bytes) -> Projection:
         meta = fields.metadata
         checked(meta, fields.template)
         msgspec.convert(fields.template, PodTemplate)
+        limits_of(fields.template.get("spec") or {})
         fact = PodTemplateObserved(
             at=0.0,
             namespace=meta.namespace,

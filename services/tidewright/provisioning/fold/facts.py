@@ -374,7 +374,9 @@ def _request(state: State, event: p.ProvisioningRequestObserved, touched: Touche
             class_name=str(event.spec.get("provisioningClassName", "")),
             spec=event.spec,
             conditions=conditions,
-            details=dict(details) if isinstance(details, Mapping) else {},
+            details={name: text for name, text in details.items() if isinstance(text, str)}
+            if isinstance(details, Mapping)
+            else {},
         )
         request.booked = cond.is_true(conditions, cond.PROVISIONED)
         before = state.requests.get(key)
