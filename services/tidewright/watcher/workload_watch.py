@@ -212,6 +212,7 @@ class WorkloadWatch:
                 missing(place if isinstance(place, str) else why)
                 left = None
                 await asyncio.sleep(AGAIN_S)
+                self._discovery.forget(kind.group, kind.kind)  # which holds for longer that it was not there
                 continue
             try:
                 await watch(place)

@@ -312,6 +312,25 @@ async def test_objects_of_a_kind_that_was_taken_away_meanwhile_are_told_to_be_go
     )  # fmt: skip
 
 
+async def test_a_kind_that_comes_soon_after_it_was_missed_is_followed(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long discovery holds that it is not there: that is for who asks at every sample."""
+    monkeypatch.setattr("tidewright.watcher.workload_watch.AGAIN_S", 0.05)
+    monkeypatch.setattr("tidewright.kube.discovery.FORGET_S", 3600.0)
+    serve(cluster)
+    await fleet(cluster, "web", 3)
+    await scaled(cluster, "w")
+    answers = {path: cluster.answers.pop(path) for path in (GROUP, VERSION)}
+    objects = cluster.objects.pop(FLEETS)
+    heard, told = Heard(tail), Heard(tail, "scaledkindrefused")
+    async with watching(cluster, nats, tmp_path, kinds=KINDS):
+        assert "no matches for kind" in (await told.until(KindRefused)).error
+        cluster.objects[FLEETS] = objects
+        cluster.answers |= answers
+        assert (await heard.until(WorkloadObserved)).name == "web"
+
+
 @pytest.mark.parametrize("part", ["scaledworkload", "customworkload"])
 async def test_a_kind_is_followed_in_another_version_once_its_own_is_served_no_longer(
     cluster: Cluster,
