@@ -8,7 +8,6 @@ import pytest
 
 from tests.e2e.conftest import Cluster, Services
 from tests.e2e.provisioning.world import World
-from tests.e2e.sim.world import send
 from tidewright.kube.client import Kube
 
 
@@ -17,6 +16,4 @@ async def world(kube: Kube, cluster: Cluster, namespace: str, services: Services
     made = World(kube, cluster, namespace, services)
     yield made
     await services.supervisor.stop()
-    # Before their nodes: what is left on a node that is gone waits for a collector that comes by the minute.
-    await send(kube, "DELETE", made.pods, {"gracePeriodSeconds": 0})
     await made.no_cloud()

@@ -36,14 +36,17 @@ async def one_dear_node(world: World, **cheap: Any) -> tuple[str, str]:
     await world.nodes(1)
     await world.configure(**SETTINGS)
     labels = {"app": "web"}
+    made = labels | {
+        "made-by": "web"
+    }  # a pod with all labels of a ReplicaSet would be taken for one of its own
     template = world.template("1")
-    template["metadata"] = {"labels": labels}
+    template["metadata"] = {"labels": made}
     template["spec"]["terminationGracePeriodSeconds"] = 1
     await send(
         world.kube, "POST", f"/apis/apps/v1/namespaces/{world.namespace}/replicasets",
         {
             "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"},
-            "spec": {"replicas": REPLICAS, "selector": {"matchLabels": labels}, "template": template},
+            "spec": {"replicas": REPLICAS, "selector": {"matchLabels": made}, "template": template},
         },
     )  # fmt: skip
     await send(

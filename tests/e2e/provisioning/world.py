@@ -89,7 +89,20 @@ class World:
         return int(group["target"])
 
     async def no_cloud(self) -> None:
-        """Remove the groups, and wait until their nodes are gone."""
+        """Remove the groups, and wait until their nodes are gone.
+
+        The pods go before them, and who would make others in their place before those: what is left on a node that is
+        gone waits for a collector that comes by the minute, and the namespace waits for that.
+        """
+        apps, batch = (
+            f"/apis/apps/v1/namespaces/{self.namespace}",
+            f"/apis/batch/v1/namespaces/{self.namespace}",
+        )
+        makers = [f"{apps}/{kind}" for kind in ("deployments", "statefulsets", "replicasets")]
+        for path in (*makers, f"{batch}/jobs"):
+            await send(self.kube, "DELETE", path, {"propagationPolicy": "Background"})
+        await send(self.kube, "DELETE", self.pods, {"gracePeriodSeconds": 0})
+        await until(self.kube, self.pods, lambda pods: not pods)
         for path in self.made:
             await self.kube.request("DELETE", path)
         for group_id in self.groups:
