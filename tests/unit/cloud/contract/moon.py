@@ -100,20 +100,32 @@ class Moon:
             except KubeError as error:
                 if error.status != 409:
                     raise
-            await self.served(path)
+            spec = crd["spec"]
+            collection = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+            await self.served(path, collection)
         await self.send("POST", self.templates, made("MoonMachineTemplate", "m4", f"{INFRA}/v1alpha1"))
         shape = {"capacity": {"cpu": "4", "memory": "16Gi"}, "nodeInfo": {"architecture": "arm64"}}
         await self.send("PATCH", f"{self.templates}/m4/status", {"status": shape}, MERGE)
         return absent
 
-    async def served(self, definition: str) -> None:
-        """Return once objects of a definition can be made: an API server needs a moment."""
+    async def served(self, definition: str, collection: str) -> None:
+        """Return once objects of a definition can be made and listed: an API server needs a moment."""
 
         async def established() -> bool:
             conditions = (await self.send("GET", definition)).get("status", {}).get("conditions") or ()
             return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
+        async def answers() -> bool:
+            try:
+                await self.send("GET", collection)
+            except KubeError as error:
+                if error.status not in (404, 429):  # not there yet, and "storage is (re)initializing"
+                    raise
+                return False
+            return True
+
         await waiting.until(established)
+        await waiting.until(answers)
 
     @property
     def templates(self) -> str:
