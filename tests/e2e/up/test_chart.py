@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,25 @@ NOBODY: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def release(cluster: Cluster) -> Iterator[tuple[Any, str]]:
-    namespace = f"chart-{uuid.uuid4().hex[:8]}"
+@contextlib.asynccontextmanager
+async def new_home(cluster: Cluster, kube: Kube, kind: str) -> AsyncIterator[tuple[Any, str]]:
+    """Helm in a namespace that nobody has yet, and its name; what is installed there is taken away at the end, with the namespace."""
+    namespace = f"{kind}-{uuid.uuid4().hex[:8]}"
     with helm.Config(kubeconfig_path=str(cluster.kubeconfig), namespace=namespace) as config:
         yield config, namespace
         if any(found["name"] == "tidewright" for found in config.list()):
             config.uninstall("tidewright")
+    try:
+        await kube.request("DELETE", f"/api/v1/namespaces/{namespace}")
+    except KubeError as error:
+        if error.status != 404:  # nothing was installed
+            raise
+
+
+@pytest.fixture
+async def release(cluster: Cluster, kube: Kube) -> AsyncIterator[tuple[Any, str]]:
+    async with new_home(cluster, kube, "chart") as home:
+        yield home
 
 
 async def asked(cluster: Cluster, path: str) -> Any:

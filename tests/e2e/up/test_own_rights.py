@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import yaml
 from tests.e2e.autoscaler.world import World, wants
 from tests.e2e.conftest import Cluster, Services
 from tests.e2e.gate import Gate, asked
-from tests.e2e.up.test_chart import CHART, NOBODY
+from tests.e2e.up.test_chart import CHART, NOBODY, new_home
 from tests.waiting import until
 from tidewright.cli.contract import smallcluster
 from tidewright.kube.client import Kube
@@ -25,14 +24,11 @@ helm = pytest.importorskip("helm_python", reason="helm-python-sdk has no wheel f
 
 
 @pytest.fixture
-def home(cluster: Cluster, installed: list[str]) -> Iterator[tuple[Any, str]]:
+async def home(cluster: Cluster, kube: Kube, installed: list[str]) -> AsyncIterator[tuple[Any, str]]:
     """A namespace for the chart, which nobody has yet."""
     del installed  # definitions are there before, and stay when the chart is taken away
-    name = f"own-{uuid.uuid4().hex[:8]}"
-    with helm.Config(kubeconfig_path=str(cluster.kubeconfig), namespace=name) as config:
-        yield config, name
-        if any(found["name"] == "tidewright" for found in config.list()):
-            config.uninstall("tidewright")
+    async with new_home(cluster, kube, "own") as made:
+        yield made
 
 
 @asynccontextmanager
