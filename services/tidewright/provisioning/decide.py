@@ -22,6 +22,7 @@ from tidewright.events.provisioning import (
     NodeGroupGone,
     ProvisioningRequestGone,
     ProvisioningRequestObserved,
+    ReleaseCapacity,
     RemoveNode,
 )
 from tidewright.events.timers import TimerFired
@@ -171,9 +172,14 @@ PARTS = Parts(
 def decide(state: State, event: Event, touched: Touched) -> Sequence[Decision]:
     """Answer one event; `state` already includes it."""
     decisions = _decided(state, event, touched)
-    if decisions and any(isinstance(decision, RemoveNode) and not decision.shadow for decision in decisions):
+    if not decisions:
+        return decisions
+    if any(isinstance(decision, RemoveNode) and not decision.shadow for decision in decisions):
         # Looked at as soon as they are on the log: what follows bears their names.
         return [*decisions, SetTimer(at=event.at, key=REMOVALS, due=state.now)]
+    if any(isinstance(decision, ReleaseCapacity) for decision in decisions):
+        # Nobody else says that the room is free: in a cluster in which nothing happens its nodes would stay for ever.
+        return [*decisions, *_look_soon(state, index_of(state), event.at)]
     return decisions
 
 

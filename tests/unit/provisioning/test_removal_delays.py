@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.provisioning.removalworld import Removing, world
+from tests.unit.provisioning.test_placeholders import CHECK
 from tidewright.events import facts as f
 from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
@@ -203,3 +204,17 @@ def test_nodes_of_a_group_begin_to_go_while_its_own_delays_have_not_begun() -> N
         cluster.advance(240.0)
         began[local] = sorted(cluster.state.removals)
     assert began == {True: ["n0", "n1"], False: ["n0"]}
+
+
+def test_nodes_whose_room_was_kept_go_when_it_is_given_back_though_nothing_else_happens() -> None:
+    quick = {"scale-down-unneeded-time": "60s", "scale-down-delay-after-add": "0s"}
+    cluster = Removing(quick)
+    cluster.template("whole", "3500m")
+    cluster.grown(2)
+    cluster.request("r", CHECK, [("whole", 2)], {"BookingSeconds": "1200"})
+    cluster.advance(1100.0)
+    assert cluster.deleted == []
+    assert cluster.state.scan.due is None  # nothing that time alone changes is to be looked at
+    cluster.advance(300.0)
+    assert cluster.conditions("r")["BookingExpired"].status == "True"
+    assert sorted(cluster.deleted) == ["n0", "n1"]
