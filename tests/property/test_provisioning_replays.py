@@ -25,7 +25,7 @@ from tidewright.events.base import Event, JsonObject
 from tidewright.events.config import ModesSet
 from tidewright.host.fold.order import Decided, Fold
 from tidewright.log.subjects import ALL
-from tidewright.provisioning import decide, settings
+from tidewright.provisioning import decide, flags
 from tidewright.provisioning.cluster import backoff, view
 from tidewright.provisioning.decide import DECIDER
 from tidewright.provisioning.requests import lifecycle
@@ -146,7 +146,7 @@ def another_policy() -> Iterator[None]:
     )
     with contextlib.ExitStack() as stack:
         for module, name, value in (
-            (settings, "read", lambda _: (other, ("another policy",))),
+            (flags, "read", lambda _: (other, ("another policy",))),
             (view, "READY_LONG_ENOUGH_S", 1e9),
             (lifecycle, "MOST_CONFLICTS", 0),
             (backoff, "stale", lambda *_: True),
