@@ -97,10 +97,10 @@ def test_what_is_said_is_a_warning_on_stderr_whoever_imports_structlog_first() -
     for first in ("", "import structlog"):
         source = (
             f"{first}\n"
-            "from tidewright.asking import opening\n"
+            "from tidewright.host.process.stderr import warnings_only\n"
             "from tidewright.log.diagnostics import configure_when_used, get_logger\n"
             "logger = get_logger('here')\n"
-            "configure_when_used(opening._warn_only)\n"
+            "configure_when_used(warnings_only)\n"
             "logger.info('not this')\n"
             "logger.warning('this', n=1)\n"
             "import structlog as now\n"
