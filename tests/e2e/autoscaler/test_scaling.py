@@ -59,12 +59,12 @@ async def test_a_step_is_capped_by_its_factor_and_by_the_maximum(world: World) -
 
 async def test_a_delay_is_waited_for_and_its_end_wakes_by_itself(world: World, running: Services) -> None:
     target = await world.deployment()
-    # Nobody looks again for a pod that gets ready: the next sample would, and there is none.
-    await world.until(target, lambda found: found.get("status", {}).get("readyReplicas") == 2)
+    # Nobody looks again for a pod that gets ready: the next sample would, and there is none. Of the Deployment's own
+    # count and of its pods two watches tell, so that the pods' facts may come after a sample that came after the count.
+    await until(lambda: ready_pods(running, world), lambda ready: ready == 2)
     wpa = await world.autoscaler(upscaleDelayAboveWatermarkSeconds=2)
     # Pushed once: nothing but a timer can wake the decider afterwards.
     await push(running, world, 15)
-    # Too much for the one pod that is seen first: the delay would count from before the sample that is looked for below.
     measured, within = says("ScalingActive", "True"), says("AboveHighWatermark", "False")
     await world.until(wpa, lambda found: measured(found) and within(found))
     await push(running, world, 60)
