@@ -19,6 +19,7 @@ from tidewright.events.base import Decision, Event
 from tidewright.events.decisions import RecordObjectEvent, ScaleWorkload, SetTimer
 from tidewright.events.outcomes import Applied, Failed, Rejected, Superseded
 from tidewright.events.provisioning import (
+    FillBuffer,
     NodeGroupGone,
     ProvisioningRequestGone,
     ProvisioningRequestObserved,
@@ -177,7 +178,7 @@ def decide(state: State, event: Event, touched: Touched) -> Sequence[Decision]:
     if any(isinstance(decision, RemoveNode) and not decision.shadow for decision in decisions):
         # Looked at as soon as they are on the log: what follows bears their names.
         return [*decisions, SetTimer(at=event.at, key=REMOVALS, due=state.now)]
-    if any(isinstance(decision, ReleaseCapacity) for decision in decisions):
+    if any(isinstance(decision, (ReleaseCapacity, FillBuffer)) for decision in decisions):
         # Nobody else says that the room is free: in a cluster in which nothing happens its nodes would stay for ever.
         return [*decisions, *_look_soon(state, index_of(state), event.at)]
     return decisions

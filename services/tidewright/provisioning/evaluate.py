@@ -189,7 +189,8 @@ class Evaluation:
         rows = promised(world.grid, index.grid)
         names = (view.name for row, view in enumerate(world.grid.views) if view is not None and row in rows)
         very_new = bool(waiting.dues) and not waiting.pods
-        return Room(world.grid, frozenset(name for name in names if name in state.nodes), very_new)
+        needed = frozenset(name for name in names if name in state.nodes)
+        return Room(world.grid, needed, very_new, self.expecting.ends)
 
     def _fill(
         self, work: RequestWork, grid: Grid, waiting: Sequence[tuple[PodKey, Pod]]

@@ -643,6 +643,20 @@ def test_a_node_that_chunks_need_stays() -> None:
     assert going(shrinking({"a": 4, "b": 4})) == set()
 
 
+@pytest.mark.parametrize(("chunks", "gone"), [(0, {"n0", "n1"}), (2, {"n1"}), (8, set())])
+def test_nodes_go_when_their_buffer_asks_for_less_though_nothing_else_happens(
+    chunks: int, gone: set[str]
+) -> None:
+    cluster = shrinking({"n0": 4, "n1": 4})
+    assert going(cluster) == set()
+    assert cluster.state.scan.due is None  # nothing that time alone changes is to be looked at
+    if chunks:
+        cluster.buffer("b", {**CHUNKS, "replicas": chunks})
+    else:
+        cluster.tell(p.CapacityBufferGone(at=cluster.now, namespace="ns", name="b"))
+    assert going(cluster) == gone
+
+
 def test_chunks_stand_beside_pods_when_nodes_go() -> None:
     cluster = shrinking({"a": 3, "b": 0}, busy="b")
     assert going(cluster) == {"a"}

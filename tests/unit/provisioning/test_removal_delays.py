@@ -8,6 +8,8 @@ import pytest
 
 from tests.unit.provisioning.removalworld import Removing, world
 from tests.unit.provisioning.test_placeholders import CHECK
+from tests.unit.provisioning.workloads import ON, Workloads
+from tests.unit.provisioning.workloads import replica_set as owned_by
 from tidewright.events import facts as f
 from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
@@ -15,12 +17,17 @@ from tidewright.events.config import ModesSet
 from tidewright.events.decisions import SetTimer
 from tidewright.provisioning.fold.common import EVALUATE, SCAN
 from tidewright.provisioning.fold.evolve import evolve
+from tidewright.provisioning.foresight.shares import MOST_S
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.pending.burst import CALM_S
 from tidewright.provisioning.scaledown.lately import delayed, last_of
 from tidewright.provisioning.scaledown.next_pass import FULL_S
 from tidewright.provisioning.scaledown.removal.saga import Removal
+
+
+class Expecting(Workloads, Removing):
+    """A cluster in which nodes go, and workloads are about to make pods."""
 
 
 @pytest.mark.parametrize("how", ["dry-run", "shadow"])
@@ -218,3 +225,35 @@ def test_nodes_whose_room_was_kept_go_when_it_is_given_back_though_nothing_else_
     cluster.advance(300.0)
     assert cluster.conditions("r")["BookingExpired"].status == "True"
     assert sorted(cluster.deleted) == ["n0", "n1"]
+
+
+def test_nodes_that_were_kept_for_pods_which_do_not_come_go_though_nothing_else_happens() -> None:
+    cluster = Expecting({**ON, "scale-down-unneeded-time": "60s", "scale-down-delay-after-add": "0s"})
+    cluster.grown(2)
+    cluster.state.came_s["Deployment"] = (
+        MOST_S  # so long its pods have taken: the next ones are waited for as long as may be
+    )
+    cluster.deployment("web", 0, template=cluster.form("3500m"))
+    cluster.advance(5.0)
+    cluster.deployment("web", 2)
+    cluster.advance(MOST_S - 1.0)
+    assert cluster.state.unneeded == {}
+    assert cluster.deleted == []
+    cluster.advance(120.0)
+    assert sorted(cluster.deleted) == ["n0", "n1"]
+
+
+def test_a_node_that_was_kept_for_a_pod_which_somebody_holds_back_goes_though_nothing_else_happens() -> None:
+    """Another scheduler's, it may be: after the window of a burst it is not counted on that it wants room."""
+    cluster = Expecting(
+        {**ON, "scale-down-unneeded-time": "60s", "scale-down-delay-after-add": "0s", "burst-window": "500s"}
+    )
+    cluster.grown(1)
+    cluster.deployment("web", 1, template=cluster.form("3500m"))
+    cluster.replicas_of("web", "web-1", 1, status_replicas=1)
+    cluster.made("web-1-0", cluster.shape({"cpu": 3500}), owned_by("web-1"))
+    cluster.deployment("web", 1, status_replicas=1)
+    cluster.advance(499.0)
+    assert cluster.deleted == []
+    cluster.advance(120.0)
+    assert cluster.deleted == ["n0"]

@@ -18,6 +18,7 @@ from tidewright.events.facts import (
 )
 from tidewright.events.outcomes import Failed, Rejected
 from tidewright.events.provisioning import (
+    CapacityBufferGone,
     NodeGroupGone,
     NodeGroupObserved,
     PodDisruptionBudgetGone,
@@ -38,6 +39,7 @@ STIRRING = frozenset(
         NodeGroupGone,
         PodDisruptionBudgetObserved,
         PodDisruptionBudgetGone,
+        CapacityBufferGone,
         WorkloadObserved,
         WorkloadGone,
         ConfigSet,

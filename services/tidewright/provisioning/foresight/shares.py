@@ -65,12 +65,14 @@ class Expecting(msgspec.Struct):
         shares: by priority of their pods, then those first that have been wanted for longest: room that is there was counted on for these
             when nodes were ordered for them.
         dues: when some of it is not waited for any longer.
+        ends: the first time at which some of it no longer counts: not waited for, or left to whoever holds it back.
         cut: workloads of which pods are left out, since there would be more than the limit.
         unreadable: workloads to why their templates cannot be read.
     """
 
     shares: list[Share] = []
     dues: list[float] = []
+    ends: float = math.inf
     cut: dict[str, None] = {}
     unreadable: dict[str, str] = {}
 
@@ -176,6 +178,7 @@ def expected(state: State, index: Index, now: float) -> Expecting:
             continue
         if shapes:
             found.dues.append(late)
+            found.ends = min(found.ends, late)
             if many > most:
                 found.cut[key] = None
         uid, scaling = state.workloads[key].uid, scaling_of(state, index, key)
@@ -188,7 +191,9 @@ def expected(state: State, index: Index, now: float) -> Expecting:
     for pod_key in index.untried:
         top = _of_untried(state, index, pod_key, now)
         if top:
-            made[top, state.pods[pod_key].shape] += 1
+            pod = state.pods[pod_key]
+            made[top, pod.shape] += 1
+            found.ends = min(found.ends, pod.untried_at + index.settings.burst_s)
     for (key, digest), many in sorted(made.items()):
         fields = state.shapes.get(digest)
         if fields is None or has_claims(fields.scheduling, fields.requests):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -32,11 +33,13 @@ class Room(msgspec.Struct):
         grid: nodes with all of that on them, those on their way too.
         needed: nodes on which something of it is.
         very_new: pods wait, and all of them are too young to be helped.
+        ends: log time at which some of it is given back though nothing happens.
     """
 
     grid: Grid
     needed: frozenset[str] = frozenset()
     very_new: bool = False
+    ends: float = math.inf
 
 
 class LiveScene(passes.Scene):

@@ -50,7 +50,7 @@ def next_due(
     """When to look again though nothing changes: the first time at which time alone may make a difference."""
     acts = marks(state)
     local = state.lately.values() if settings.delay_local else ()
-    dues = [scene.cards.next_change(), *_tried_again(state, scene, plan, settings, now)]
+    dues = [scene.cards.next_change(), scene.room.ends, *_tried_again(state, scene, plan, settings, now)]
     for name, since in plan.memory.unneeded.items():
         node = scene.cards.cards[name].node
         dues.append(since + wait_s(node, scene.groups[node.group], settings) + SOON_S)
