@@ -20,6 +20,7 @@ from tidewright.log.envelope import (
 from tidewright.log.identity import shown
 from tidewright.log.partial_batches import Torn
 from tidewright.log.refusals import FULL
+from tidewright.log.stream_settings import ADVISED_PAYLOAD
 
 if TYPE_CHECKING:
     from tidewright.log.connection import Log
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from tidewright.log.signer import Signer
     from tidewright.log.trust import Trust
 
+HEADER_LINE_BYTES = len("NATS/1.0\r\n\r\n")
+"""What headers measure beside those that there are."""
 BATCH_ID_BYTES = 6
 """Of a batch's name, random: it is stored with each message, and is to be one of its own among the batches that a server knows."""
 TRIES = 5
@@ -140,7 +143,21 @@ class Appends:
                 headers[BATCH_ID] = batch
                 headers[BATCH_SEQUENCE] = str(n)
             prepared[-1][2][BATCH_COMMIT] = "1"
+        for one in prepared:
+            self._check_size(*one)
         return prepared
+
+    def _check_size(self, subject: str, body: bytes, headers: Mapping[str, str]) -> None:
+        """Raise MessageTooLarge: the server would end the connection instead of answering, and the next one as well."""
+        lines = sum(
+            len(name.encode()) + len(value.encode()) + len(": \r\n") for name, value in headers.items()
+        )
+        size, most = len(body) + lines + HEADER_LINE_BYTES, self._log.max_message_bytes
+        if size > most:
+            raise errors.MessageTooLarge(
+                f"a message on {subject} measures {size} bytes with its headers, and nats-server at {shown(self._log.url)} "
+                f"takes {most} of one: set its max_payload to {ADVISED_PAYLOAD} or more; nothing was dropped"
+            )
 
     async def _behind_forged(self, messages: Sequence[Message]) -> list[Message] | None:
         """The same messages, to be appended behind those on their subjects that nobody believes.
@@ -202,6 +219,7 @@ class Appends:
         headers = dict(message.headers or {})
         if message.expect_last is not None:
             headers[EXPECTED] = str(message.expect_last)
+        self._check_size(message.subject, message.body, headers)
         return await self._append(message.subject, message.body, headers)
 
     async def _append(self, subject: str, body: bytes, headers: dict[str, str]) -> Committed:

@@ -6,6 +6,7 @@ LogError
 |- LogForbidden     the server refuses these credentials, or this subject
 |- Conflict         an expected sequence was wrong: somebody wrote first, or an answer was lost
 |- StoreFull        the server's store limit refuses the append; nothing was dropped
+|  `- MessageTooLarge  the server takes no message of that size
 |- WrongStream      there is no stream, or it was made with other slots
 |  |- OtherCluster  it belongs to another cluster, maybe one of the same name
 |  `- NoKeys        there are no keys on it, or not the key of who would sign
@@ -53,6 +54,12 @@ class StoreFull(LogError):
     """The store limit of the server or the account is reached. Nothing was stored, nothing dropped."""
 
     reason = "StoreFull"
+
+
+class MessageTooLarge(StoreFull):
+    """A message is larger than the server takes one. Nothing was stored, nothing dropped: it waits for a higher limit as for room."""
+
+    reason = "MessageTooLarge"
 
 
 class WrongStream(LogError):

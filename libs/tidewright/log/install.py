@@ -17,7 +17,12 @@ from tidewright.log import errors
 from tidewright.log.connection import DEFAULT_SLOTS, Log, Message
 from tidewright.log.envelope import Writer
 from tidewright.log.snapshots import bucket
-from tidewright.log.stream_settings import CONSUMER_LIMITS, has_settings
+from tidewright.log.stream_settings import (
+    ADVISED_PAYLOAD,
+    ADVISED_PAYLOAD_BYTES,
+    CONSUMER_LIMITS,
+    has_settings,
+)
 
 WRITER = "install"
 TTL_S = 2.0
@@ -67,6 +72,10 @@ async def install_log(log: Log, plan: Plan | None = None) -> list[str]:
         max_age_s=(current.get("max_age") or 0) / 1e9 if max_age_s is None else max_age_s,
     )
     said = [f"stream {log.stream}: {done}"]
+    if log.max_message_bytes < ADVISED_PAYLOAD_BYTES:
+        said.append(
+            f"nats-server takes {log.max_message_bytes} bytes of one message: set its max_payload to {ADVISED_PAYLOAD}, or what is larger is not said"
+        )
     # Before the bucket that services wait for: whoever is up before the watcher would act, since nobody has said not to.
     if plan.mode is not None and (begun := await begin(log, plan.mode)):
         said.append(begun)

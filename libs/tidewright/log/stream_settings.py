@@ -10,6 +10,9 @@ from tidewright.log import subjects
 AGED = "tw.aged"
 """Of the stream's metadata: it has, or had, a maximum age, so that its beginning may be gone."""
 
+ADVISED_PAYLOAD, ADVISED_PAYLOAD_BYTES = "8MB", 8 << 20
+"""What a server is to take of one message (`max_payload`), as its configuration says it. A fact measures 1 MiB at most; of a
+decision or a checkpoint nothing says so."""
 CONSUMER_LIMITS = {"inactive_threshold": 60_000_000_000}
 """A consumer that nobody asks for anything is gone after a minute, whatever its maker wanted, nanoseconds: a stream takes a
 thousand, and no service may delete those of another that is there no more."""

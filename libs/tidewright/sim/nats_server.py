@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from tidewright.log.errors import LogUnavailable
+from tidewright.log.stream_settings import ADVISED_PAYLOAD
 
 
 def find_binary() -> Path:
@@ -37,7 +38,7 @@ def configuration(
     lines = [
         f'host: "{host}"',
         f"port: {port}",
-        "max_payload: 8MB",
+        f"max_payload: {ADVISED_PAYLOAD}",
         "jetstream {",
         f'  store_dir: "{store}"',
         *(["  sync_interval: always"] if sync_always else []),

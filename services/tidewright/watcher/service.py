@@ -20,7 +20,7 @@ from tidewright.cloud.providers import Surroundings, specs_of
 from tidewright.events.facts import ObjectFact
 from tidewright.host.loop import lookout
 from tidewright.host.loop.fenced import Fenced, InFlight, begins, mind, present
-from tidewright.host.process import copies
+from tidewright.host.process import copies, store
 from tidewright.host.process.health import Health
 from tidewright.host.process.process import Process
 from tidewright.host.process.service import LogOptions, connect, find_stream
@@ -320,9 +320,9 @@ class Watcher:
             if process is not None:
                 running.append(tasks.create_task(self._report(process.health)))
                 kept = [self._log.stream, f"KV_{members_of(self._log.stream)}"]
-                running.append(
-                    tasks.create_task(copies.watch(self._log, kept, process.health.metrics.registry))
-                )
+                series = process.health.metrics.registry
+                running.append(tasks.create_task(copies.watch(self._log, kept, series)))
+                running.append(tasks.create_task(store.watch(self._log, series)))
             running.append(tasks.create_task(self._be_present()))
             if process is not None:
                 await process.stop.wait()

@@ -76,7 +76,7 @@ async def test_a_full_store_is_said_once_however_many_parts_meet_it(monkeypatch:
             else:
                 committing.cancel()
     said = [line["event"] for line in lines if line["log_level"] in ("error", "info")]
-    assert said == ["the log's store is full, messages wait", "the log takes messages again"]
+    assert said == ["the log takes nothing, messages wait", "the log takes messages again"]
     assert in_flight.problem == ""
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import pytest
 from structlog.testing import capture_logs
 
 from tests.alone import Alone
@@ -25,6 +26,7 @@ from tidewright.host.loop.host import Host
 from tidewright.host.loop.settings import Settings
 from tidewright.host.process.health import Health
 from tidewright.log import errors
+from tidewright.log.bus import Bus
 from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import Writer
 from tidewright.log.install import Plan, install_log
@@ -202,6 +204,40 @@ async def test_a_full_store_refuses_visibly_and_drops_nothing(tmp_path: Path) ->
             assert len({d.id for d in found}) == len(found) == 2 * (pods // 3)
     finally:
         await server.stop()
+
+
+async def test_a_message_that_is_too_large_is_waited_with_visibly_and_goes_on_when_the_server_takes_it(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server would answer nothing, and end the connection: asked again at once, it would be so for ever, and nobody saw why."""
+    await install_log(log, Plan(deciders=("counting", "reminding")))
+    await log.commit([pod(log, "shop", i) for i in range(3)])
+    writer, stop = Writer("counting"), asyncio.Event()
+    host = Host(COUNTING, log, Alone(writer.incarnation), Health("counting"), writer=writer)
+    running = asyncio.create_task(host.run(stop))
+    try:
+        await until_decided(log, 2)
+        await log.commit([pod(log, "shop", i) for i in range(3, 6)])
+        await until_decided(log, 4)
+        with capture_logs() as lines, monkeypatch.context() as limited:
+            facts = [pod(log, "shop", i) for i in range(6, 9)]
+            async with await Log.connect(log.url, log.cluster) as other:
+                limited.setattr(
+                    Bus, "max_message_bytes", property(lambda bus: 100 if bus is log else 8 << 20)
+                )
+                await other.commit(facts)
+            await until(lambda: "max_payload" in host.health.not_ready)
+        assert [line["event"] for line in lines if line["log_level"] == "error"] == [
+            "message too large, waiting"
+        ]
+        assert len(await decisions(log)) == 4
+        await until_decided(log, 6)
+        await until(lambda: not host.health.not_ready)
+    finally:
+        stop.set()
+        await running
+    found = await decisions(log)
+    assert len({d.id for d in found}) == len(found) == 6
 
 
 async def fill(log: Log) -> None:

@@ -54,6 +54,17 @@ async def test_a_new_log_begins_with_its_mode_before_any_service_can_join(
         assert await log.last(log.subjects.config("modes")) is None
 
 
+@pytest.mark.parametrize(("takes", "said"), [(1 << 20, True), (8 << 20, False)])
+async def test_it_says_that_the_server_takes_small_messages_only(
+    nats: EmbeddedServer, monkeypatch: pytest.MonkeyPatch, takes: int, said: bool
+) -> None:
+    """A server that is told nothing takes one MiB."""
+    monkeypatch.setattr(Log, "max_message_bytes", takes)
+    async with await Log.connect(nats.url, f"takes{takes}", timeout_s=10.0) as log:
+        lines = await install.install_log(log, PLAN)
+    assert any("max_payload to 8MB" in line for line in lines) is said
+
+
 async def test_it_says_what_it_made_and_leaves_alone_what_is_as_it_should_be(nats: EmbeddedServer) -> None:
     async with await Log.connect(nats.url, "shop", timeout_s=10.0) as log:
         names = [

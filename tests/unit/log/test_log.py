@@ -55,6 +55,30 @@ async def test_a_batch_is_stored_whole_and_in_order(log: Log) -> None:
     assert [(r.seq, r.body) for r in records] == [(i + 1, b"%d" % i) for i in range(5)]
 
 
+@pytest.mark.parametrize("count", [1, 2])
+async def test_what_the_server_takes_is_stored_and_a_byte_more_is_refused_without_asking_it(
+    log: Log, count: int
+) -> None:
+    """A message that is too large would end the connection, for whatever else it carries, too."""
+    subject, most = log.subjects.config("large"), log.max_message_bytes
+    small = [Message(log.subjects.config(f"c{i}"), b"{}") for i in range(count - 1)]
+    headers = {"Tw-Note": "ü"}
+    with pytest.raises(
+        errors.MessageTooLarge, match=f"{subject} measures .* takes {most} of one.*max_payload"
+    ):
+        await log.commit([*small, Message(subject, b"x" * most, headers)])
+    with pytest.raises(errors.MessageTooLarge) as refused:
+        await log.append(Message(subject, b"x" * most, headers))
+    over = int(str(refused.value).split("measures ")[1].split()[0]) - most
+    if count == 1:
+        with pytest.raises(errors.MessageTooLarge):
+            await log.append(Message(subject, b"x" * (most - over + 1), headers))
+        await log.append(Message(subject, b"x" * (most - over), headers))
+    await log.commit([*small, Message(subject, b"{}", headers)])
+    assert await log.bounds() == (1, 2)
+    assert log.client.stats["reconnects"] == 0
+
+
 async def test_one_wrong_expectation_refuses_the_whole_batch(log: Log) -> None:
     position = log.subjects.checkpoint(Slot("1"), "autoscaler")
     first = await log.commit([Message(position, b"a", expect_last=0)])

@@ -334,9 +334,10 @@ class Committer:
         self.health.not_ready = str(error)
         if not self._full:
             self._full = True
-            logger.error(
-                "store full, waiting", error=str(error), do="enlarge the store; nothing is lost meanwhile"
-            )
+            event, do = "store full, waiting", "enlarge the store"
+            if isinstance(error, errors.MessageTooLarge):
+                event, do = "message too large, waiting", "raise the server's max_payload"
+            logger.error(event, error=str(error), do=f"{do}; nothing is lost meanwhile")
         await asyncio.sleep(STORE_FULL_PAUSE_S)
 
     def _count(self, result: str) -> None:

@@ -69,8 +69,8 @@ class InFlight(asyncio.Lock):
         super().__init__()
         self.others: Membership | None = None
         self.renew_s = inf
-        self.problem = self.lost = self._reason = ""
-        self._full = False
+        self.problem = self.lost = ""
+        self._refused = self._full = False
         self.halted: dict[str, str] = {}
 
     @property
@@ -80,8 +80,8 @@ class InFlight(asyncio.Lock):
 
     def waits(self, error: LogError) -> bool:
         """Take note that the log takes nothing; whether that is for a full store, and had not been said."""
-        self._reason, self.problem = error.reason, str(error)
-        if error.reason != StoreFull.reason:
+        self._refused, self.problem = isinstance(error, StoreFull), str(error)
+        if not self._refused:
             return False
         new, self._full = not self._full, True
         return new
@@ -89,12 +89,12 @@ class InFlight(asyncio.Lock):
     def settled(self, *, appended: bool) -> None:
         """It has answered; that it takes something, only an append shows."""
         OUTAGE.answered()
-        if self._reason == StoreFull.reason and not appended:
+        if self._refused and not appended:
             return
         if self._full and appended:
             _log.info("the log takes messages again")
             self._full = False
-        self.problem = self._reason = ""
+        self.problem, self._refused = "", False
 
     @property
     def entries(self) -> Mapping[str, bytes]:
@@ -505,7 +505,7 @@ def attempts(in_flight: InFlight | None = None) -> AsyncIterator[stamina.Attempt
         new = waiting.waits(error)
         if isinstance(error, StoreFull):
             if new:
-                _log.error("the log's store is full, messages wait", reason=error.reason, error=str(error))
+                _log.error("the log takes nothing, messages wait", reason=error.reason, error=str(error))
             return FULL_S
         OUTAGE.met("asking" if in_flight is None else "a part", error)
         return True

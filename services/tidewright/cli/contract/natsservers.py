@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidewright.cli.contract import permissions
+from tidewright.log.stream_settings import ADVISED_PAYLOAD
 
 Manifest = dict[str, Any]
 
@@ -58,7 +59,7 @@ def configuration() -> str:
             "server_name: $POD_NAME",
             "port: 4222",
             "http_port: 8222",
-            "max_payload: 8MB",
+            f"max_payload: {ADVISED_PAYLOAD}",
             f'tls {{ cert_file: "{cert}", key_file: "{key}", timeout: 5 }}',
             "jetstream {",
             '  store_dir: "/data"',

@@ -78,11 +78,19 @@ ALERTS: Final[tuple[Alert, ...]] = (
     Alert(
         "StoreFull", 'sum by (component) (increase(tidewright_commits_total{result="full"}[5m])) > 0', "0m", "critical",
         "The store of the log is full: {{ $labels.component }} decides nothing.",
-        "Appends are refused. Nothing is dropped and nothing is lost; whoever would decide waits, and goes on by itself when there is room.",
+        "Appends are refused, for want of room or since one message is larger than `max_payload`; `/readyz` says which. Nothing is dropped and nothing is lost; whoever would decide waits, and goes on by itself when there is room.",
         ("`nats server report jetstream` with the installer's password, or the volumes: what is used, and of which limit (`nats.limits`, `nats.storage.size`).",
          "What came so much: [sizing](../operations/sizing.md); `tidewright events --tail 200` shows what most of it is."),
-        ("A larger volume and limits of the account, then `nats-server --signal reload`.",
+        ("A larger volume and limits of the account, or `max_payload: 8MB`, then `nats-server --signal reload`.",
          "Or a shorter age, where an archiver has sealed what goes: `tidewright install --max-age SECONDS`. [Durability](../durability.md#a-full-store) says what happens meanwhile."),
+    ),
+    Alert(
+        "StoreFills", "max(tidewright_log_store_bytes) / (max(tidewright_log_store_limit_bytes) > 0) > 0.8", "15m", "warning",
+        "{{ $value | humanizePercentage }} of what the log may store is taken.",
+        "At the limit appends are refused, and nothing is decided any more. Nothing is dropped before its age to make room.",
+        ("How fast it grows: `deriv(tidewright_log_store_bytes[6h])`, bytes a second. A log that is younger than its age limit still grows to it.",
+         "What comes so much: [sizing](../operations/sizing.md); `tidewright events --tail 200` shows what most of it is."),
+        ("As in [StoreFull](#tidewrightstorefull): more room, or a shorter age where an archiver has sealed what goes.",),
     ),
     Alert(
         "SlotHalted", "max by (component) (tidewright_slots_halted) > 0", "1m", "critical",
