@@ -88,6 +88,7 @@ OPTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "serviceMonitor.interval": (DEFAULT, "5s"),
     "serviceMonitor.labels": (DEFAULT, LABELS),
     "prometheusRule.enabled": (DEFAULT, True),
+    "prometheusRule.runbooks": (DEFAULT, "http://wiki.example.com/runbooks"),
     "prometheusRule.labels": (DEFAULT, LABELS),
     "dashboards.enabled": (DEFAULT, True),
     "dashboards.labels": (DEFAULT, {"grafana_dashboard": "yes"}),

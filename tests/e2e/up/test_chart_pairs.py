@@ -32,7 +32,7 @@ async def test_what_is_rendered_of_every_two_values_is_taken(
             values = chartvalues.values_of(choice)
             files = chart.render(values, name="tidewright", namespace=namespace)
             texts = [text for name, text in files.items() if not name.endswith("NOTES.txt")]
-            for document in (d for text in texts for d in yaml.safe_load_all(text) if d):
+            for document in (d for text in texts for d in yaml.load_all(text, Loader=yaml.CSafeLoader) if d):
                 if "namespace" in document["metadata"]:  # also of one that values name: it is only tried
                     document["metadata"]["namespace"] = namespace
                 if document["kind"] in OF_OTHERS or (body := msgspec.json.encode(document)) in taken:

@@ -45,7 +45,7 @@ def rendered(chart: Any, values: dict[str, Any], namespace: str = "tidewright") 
     found: Objects = {}
     for name, text in chart.render(values, name="tidewright", namespace=namespace).items():
         if not name.endswith("NOTES.txt"):
-            for document in filter(None, yaml.safe_load_all(text)):
+            for document in filter(None, yaml.load_all(text, Loader=yaml.CSafeLoader)):
                 metadata = document["metadata"]
                 key = document["kind"], metadata.get("namespace", ""), metadata["name"]
                 assert key not in found, f"{key} stands twice"
@@ -93,7 +93,7 @@ def test_by_default_it_installs_what_the_manifests_do(chart: Any) -> None:
         if name not in {"namespace.yaml", "kustomization.yaml"} | off and not name.endswith(
             "/kustomization.yaml"
         ):
-            for document in yaml.safe_load_all(text):
+            for document in yaml.load_all(text, Loader=yaml.CSafeLoader):
                 metadata = document["metadata"]
                 ours[document["kind"], metadata.get("namespace", ""), metadata["name"]] = document
     theirs = rendered(chart, {"console": {"enabled": True}, "archiver": {"enabled": True}})
@@ -515,6 +515,26 @@ def test_alerts_and_dashboards_arrive_as_they_are(chart: Any) -> None:
     found = {key: text for d in of("ConfigMap", objects).values() for key, text in d["data"].items()}
     for name, text in dashboards.files().items():
         assert msgspec.json.decode(found[Path(name).name]) == msgspec.json.decode(text)
+
+
+def test_alerts_lead_to_where_the_runbooks_are_said_to_lie(chart: Any) -> None:
+    home = "https://wiki.example.com/tidewright?page=runbooks"
+    spec = of("PrometheusRule", rendered(chart, {"prometheusRule": {"enabled": True, "runbooks": home}}))[
+        "tidewright"
+    ]["spec"]
+    (group,) = spec["groups"]
+    assert [rule["annotations"]["runbook_url"] for rule in group["rules"]] == [
+        f"{home}#{alert.full_name.lower()}" for alert in alerts.ALERTS
+    ]
+
+
+def test_what_is_scraped_is_the_job_that_alerts_know(chart: Any) -> None:
+    """A Service of the name `metrics` somebody else may have, too: its job would be of the same name."""
+    objects = rendered(chart, {"serviceMonitor": {"enabled": True}})
+    named_by = of("ServiceMonitor", objects)["tidewright"]["spec"]["jobLabel"]
+    job = of("Service", objects)["metrics"]["metadata"]["labels"][named_by]
+    jobs = {found for alert in alerts.ALERTS for found in re.findall(r'job="(\w+)"', alert.expression)}
+    assert jobs == {job}
 
 
 def test_only_the_two_that_have_to_get_a_token_of_the_cluster(chart: Any) -> None:

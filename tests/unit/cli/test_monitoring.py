@@ -93,6 +93,14 @@ def test_every_expression_finds_its_series_with_its_labels(name: str) -> None:
         assert labels - SCRAPED <= SERIES[series], f"{series} has the labels {sorted(SERIES[series])}"
 
 
+@pytest.mark.parametrize("name", EXPRESSIONS)
+def test_no_expression_takes_the_series_of_an_original_that_runs_beside_for_ours(name: str) -> None:
+    for selector in re.findall(
+        r"\b((?:up|(?:cluster_autoscaler|wpa_controller)_\w+)\b(?:\{[^}]*\})?)", EXPRESSIONS[name]
+    ):
+        assert 'job="tidewright"' in selector or 'component="' in selector, selector
+
+
 def test_the_test_would_find_a_series_that_nobody_has() -> None:
     ((series, labels),) = asked(
         promql_parser.parse("sum by (component, queue) (rate(tidewright_decisions_total[5m]))")

@@ -1,6 +1,7 @@
 """The table of alerts: what is wrong, for how long, what to look at, what to do.
 
-Expressions know a service by the label `component`, which the chart's ServiceMonitor sets from the pod's label.
+Expressions know a service by the label `component`, which the chart's ServiceMonitor sets from the pod's label, and ours from
+others by the job, `tidewright`. Series of the originals' names are ours alone with it: an original may run beside.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Alert:
 
 ALERTS: Final[tuple[Alert, ...]] = (
     Alert(
-        "ServiceDown", 'max by (component) (up{job="metrics"}) == 0', "2m", "critical",
+        "ServiceDown", 'max by (component) (up{job="tidewright"}) == 0', "2m", "critical",
         "No replica of {{ $labels.component }} answers.",
         "What this service does stands still. Nothing is lost: it goes on from its last checkpoint.",
         ("`kubectl -n tidewright get pods`, then `describe` and `logs --previous` of its pods.",
@@ -59,7 +60,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
     ),
     Alert(
         "ServiceGone",
-        'count by (component) (max_over_time(up{job="metrics"}[1d])) unless count by (component) (up{job="metrics"})', "5m", "critical",
+        'count by (component) (max_over_time(up{job="tidewright"}[1d])) unless count by (component) (up{job="tidewright"})', "5m", "critical",
         "Nothing is left of {{ $labels.component }}, which ran within the last day.",
         "No pod of it has an address: none is made, none is scheduled, or the image is not there. What is not there is not scraped, and no other alert is of it.",
         ("`kubectl -n tidewright get deployments,pods`: how many are wanted, and why there is none (`describe` of the Deployment and of a pod).",),
@@ -211,21 +212,21 @@ ALERTS: Final[tuple[Alert, ...]] = (
         ("More replicas of the endpoint.",),
     ),
     Alert(
-        "TooManyUnready", "min(cluster_autoscaler_cluster_safe_to_autoscale) == 0", "10m", "critical",
+        "TooManyUnready", 'min(cluster_autoscaler_cluster_safe_to_autoscale{component="provisioning"}) == 0', "10m", "critical",
         "Too many nodes are unready: nothing is ordered or removed.",
         "As Cluster Autoscaler does, provisioning stops when more nodes are unready than `max-total-unready-percentage` and `ok-total-unready-count` allow.",
         ("`kubectl get nodes`; `tidewright explain nodegroup/NAME` says which of a group are unready, and since when.",),
         ("Find out why nodes go (network, kubelets, zone). Delete Nodes whose machines are gone for good.",),
     ),
     Alert(
-        "PodsWait", "max(cluster_autoscaler_unschedulable_pods_count) > 0", "30m", "warning",
+        "PodsWait", 'max(cluster_autoscaler_unschedulable_pods_count{component="provisioning"}) > 0', "30m", "warning",
         "{{ $value }} pods have found no node for half an hour.",
         "Nothing that is configured gives them one: limits, quota, stock, selectors, or no cloud.",
         ("`tidewright explain pod/NAME`: each group and why not, and what would help.", "`tidewright get nodegroup`: sizes against maxima."),
         ("Raise a maximum or quota; correct a selector; configure a cloud.",),
     ),
     Alert(
-        "GroupRests", "max by (node_group, reason) (cluster_autoscaler_node_group_backoff_status) == 1", "15m", "warning",
+        "GroupRests", 'max by (node_group, reason) (cluster_autoscaler_node_group_backoff_status{component="provisioning"}) == 1', "15m", "warning",
         "Node group {{ $labels.node_group }} is left alone after a failure ({{ $labels.reason }}).",
         "The cloud refused or did not deliver; others are tried meanwhile.",
         ("`tidewright explain nodegroup/NAME`: what the cloud said, and until when it rests.",),

@@ -28,13 +28,13 @@ class Dashboard:
     variables: tuple[tuple[str, str], ...] = ()
 
 
-_WPA = 'wpa_namespace=~"$namespace",wpa_name=~"$autoscaler"'
+_WPA = 'component="autoscaler",wpa_namespace=~"$namespace",wpa_name=~"$autoscaler"'
 
 DASHBOARDS: Final[tuple[Dashboard, ...]] = (
     Dashboard(
         "control-plane", "Tidewright: control plane",
         (
-            Panel("Replicas that answer", "none", (('sum by (component) (up{job="metrics"})', "{{component}}"),)),
+            Panel("Replicas that answer", "none", (('sum by (component) (up{job="tidewright"})', "{{component}}"),)),
             Panel("Replicas that are ready", "none", (("sum by (component) (tidewright_ready)", "{{component}}"),)),
             Panel("Slots held", "none", (("sum by (component) (tidewright_slots_owned)", "{{component}}"),)),
             Panel("Behind the log, events", "none", (("max by (component) (tidewright_fold_lag_events)", "{{component}}"),)),
@@ -71,33 +71,33 @@ DASHBOARDS: Final[tuple[Dashboard, ...]] = (
             Panel("Held back, by why", "none", ((f"wpa_controller_restricted_scaling{{{_WPA}}}", "{{wpa_name}} {{reason}}"),)),
             Panel("Seconds left in a forbidden window", "s", ((f"wpa_controller_transition_countdown{{{_WPA}}}", "{{wpa_name}} {{transition}}"),)),
             Panel("Replicas added and removed an hour", "none", (
-                ("sum(increase(wpa_controller_upscale_replicas_total[1h]))", "added"),
-                ("sum(increase(wpa_controller_downscale_replicas_total[1h]))", "removed"),
+                ('sum(increase(wpa_controller_upscale_replicas_total{component="autoscaler"}[1h]))', "added"),
+                ('sum(increase(wpa_controller_downscale_replicas_total{component="autoscaler"}[1h]))', "removed"),
             )),
-            Panel("Not able to scale", "none", (("sum by (wpa_namespace, wpa_name) (wpa_controller_scaling_active == 0)", "{{wpa_namespace}}/{{wpa_name}}"),)),
+            Panel("Not able to scale", "none", (('sum by (wpa_namespace, wpa_name) (wpa_controller_scaling_active{component="autoscaler"} == 0)', "{{wpa_namespace}}/{{wpa_name}}"),)),
             Panel("Pushed samples a second", "ops", (("sum by (result) (rate(tidewright_pushed_samples_total[5m]))", "{{result}}"),)),
-            Panel("Dry run", "none", (("sum(wpa_controller_dry_run)", "autoscalers"),)),
+            Panel("Dry run", "none", (('sum(wpa_controller_dry_run{component="autoscaler"})', "autoscalers"),)),
         ),
-        (("namespace", "label_values(wpa_controller_value, wpa_namespace)"), ("autoscaler", "label_values(wpa_controller_value, wpa_name)")),
+        (("namespace", 'label_values(wpa_controller_value{component="autoscaler"}, wpa_namespace)'), ("autoscaler", 'label_values(wpa_controller_value{component="autoscaler"}, wpa_name)')),
     ),
     Dashboard(
         "nodes", "Tidewright: nodes, requests, buffers",
         (
-            Panel("Nodes by state", "none", (("max by (state) (cluster_autoscaler_nodes_count)", "{{state}}"),)),
-            Panel("Pods that wait", "none", (("max(cluster_autoscaler_unschedulable_pods_count)", "pods"),)),
-            Panel("Nodes ordered an hour", "none", (("sum(increase(cluster_autoscaler_scaled_up_nodes_total[1h]))", "ordered"),)),
+            Panel("Nodes by state", "none", (('max by (state) (cluster_autoscaler_nodes_count{component="provisioning"})', "{{state}}"),)),
+            Panel("Pods that wait", "none", (('max(cluster_autoscaler_unschedulable_pods_count{component="provisioning"})', "pods"),)),
+            Panel("Nodes ordered an hour", "none", (('sum(increase(cluster_autoscaler_scaled_up_nodes_total{component="provisioning"}[1h]))', "ordered"),)),
             Panel("Nodes that nobody needs, and that are going", "none", (
-                ("max(cluster_autoscaler_unneeded_nodes_count)", "unneeded"),
-                ("max(cluster_autoscaler_pending_node_deletions)", "going"),
+                ('max(cluster_autoscaler_unneeded_nodes_count{component="provisioning"})', "unneeded"),
+                ('max(cluster_autoscaler_pending_node_deletions{component="provisioning"})', "going"),
             )),
-            Panel("Nodes that stay, by why", "none", (("max by (reason) (cluster_autoscaler_unremovable_nodes_count)", "{{reason}}"),)),
-            Panel("Groups that rest", "none", (("max by (node_group, reason) (cluster_autoscaler_node_group_backoff_status)", "{{node_group}} {{reason}}"),)),
+            Panel("Nodes that stay, by why", "none", (('max by (reason) (cluster_autoscaler_unremovable_nodes_count{component="provisioning"})', "{{reason}}"),)),
+            Panel("Groups that rest", "none", (('max by (node_group, reason) (cluster_autoscaler_node_group_backoff_status{component="provisioning"})', "{{node_group}} {{reason}}"),)),
             Panel("Requests by state", "none", (("max by (class, state) (tidewright_provisioning_requests)", "{{state}} {{class}}"),)),
             Panel("Room that is kept", "none", (("max by (resource) (tidewright_provisioning_booked)", "{{resource}}"),)),
             Panel("Buffers: chunks", "none", (("max by (namespace, buffer, state) (tidewright_provisioning_buffer_chunks)", "{{namespace}}/{{buffer}} {{state}}"),)),
-            Panel("Evictions an hour", "none", (("sum(increase(cluster_autoscaler_evicted_pods_total[1h]))", "evicted"),)),
-            Panel("Parts of the work, p99", "s", (("histogram_quantile(0.99, sum by (le, function) (rate(cluster_autoscaler_function_duration_seconds_bucket[5m])))", "{{function}}"),)),
-            Panel("Safe to act", "none", (("min(cluster_autoscaler_cluster_safe_to_autoscale)", "safe"),)),
+            Panel("Evictions an hour", "none", (('sum(increase(cluster_autoscaler_evicted_pods_total{component="provisioning"}[1h]))', "evicted"),)),
+            Panel("Parts of the work, p99", "s", (('histogram_quantile(0.99, sum by (le, function) (rate(cluster_autoscaler_function_duration_seconds_bucket{component="provisioning"}[5m])))', "{{function}}"),)),
+            Panel("Safe to act", "none", (('min(cluster_autoscaler_cluster_safe_to_autoscale{component="provisioning"})', "safe"),)),
         ),
     ),
     Dashboard(
