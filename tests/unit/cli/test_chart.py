@@ -85,6 +85,20 @@ def test_every_value_has_its_entry_in_the_schema() -> None:
     assert list(undescribed(VALUES, SCHEMA, "")) == []
 
 
+def installer(objects: Objects) -> str:
+    """The name of the Job that makes the log."""
+    (name,) = of("Job", objects)
+    return name
+
+
+def test_what_the_installer_is_told_otherwise_is_another_job(chart: Any) -> None:
+    """A Job cannot be changed, and who renders without a release has one revision for ever."""
+    first, same, other = (
+        installer(rendered(chart, values)) for values in ({}, {}, {"log": {"maxAgeSeconds": 3600}})
+    )
+    assert first == same != other
+
+
 def test_by_default_it_installs_what_the_manifests_do(chart: Any) -> None:
     """But for images, budgets and how pods lie apart, which only the chart has, and Secrets that it makes."""
     ours: Objects = {}
@@ -97,7 +111,8 @@ def test_by_default_it_installs_what_the_manifests_do(chart: Any) -> None:
                 metadata = document["metadata"]
                 ours[document["kind"], metadata.get("namespace", ""), metadata["name"]] = document
     theirs = rendered(chart, {"console": {"enabled": True}, "archiver": {"enabled": True}})
-    theirs["Job", "tidewright", "installer"] = theirs.pop(("Job", "tidewright", "installer-1"))
+    job = theirs["Job", "tidewright", "installer"] = theirs.pop(("Job", "tidewright", installer(theirs)))
+    job["metadata"]["name"] = "installer"
     assert ours.keys() <= theirs.keys()
     more = {(kind, name) for kind, _, name in theirs.keys() - ours.keys()}
     assert more == {
@@ -114,7 +129,6 @@ def plain(document: dict[str, Any]) -> dict[str, Any]:
     if document["kind"] == "PersistentVolumeClaim":  # which an uninstallation leaves
         document["metadata"].pop("annotations", None)
     if document["kind"] in {"Deployment", "StatefulSet", "Job"}:
-        document["metadata"]["name"] = document["metadata"]["name"].removesuffix("-1")
         pod = document["spec"]["template"]["spec"]
         del pod["containers"][0]["image"]
         pod["containers"][0].pop("imagePullPolicy", None)
@@ -504,7 +518,7 @@ def test_one_server_waits_for_no_others(chart: Any) -> None:
     objects = rendered(chart, {"nats": {"servers": 1}, "log": {"replicas": 1}})
     assert "cluster {" not in of("ConfigMap", objects)["nats-config"]["data"]["nats.conf"]
     assert of("StatefulSet", objects)["nats"]["spec"]["replicas"] == 1
-    job = of("Job", objects)["installer-1"]["spec"]["template"]["spec"]["containers"][0]["args"]
+    job = of("Job", objects)[installer(objects)]["spec"]["template"]["spec"]["containers"][0]["args"]
     assert job[job.index("--replicas") + 1] == "1"
 
 

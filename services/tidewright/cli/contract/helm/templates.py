@@ -321,8 +321,10 @@ def _installer(policy: Manifest) -> str:
     container["args"] = [
         chosen.get(flag, argument) for flag, argument in zip(["", *arguments], arguments, strict=False)
     ]
-    # A Job cannot be changed: each revision of the release has one, and Helm takes the last one away.
-    job["metadata"]["name"] = value(f'printf "{INSTALLER}-%d" (int $.Release.Revision)')
+    # A Job cannot be changed: each revision of the release has one, and Helm takes the last one away. For who renders without
+    # a release (some GitOps tools) it is always the first one: other values, or another chart, are another Job.
+    given = "list $.Chart.Version $.Chart.AppVersion $.Values | toJson | sha256sum | trunc 8"
+    job["metadata"]["name"] = value(f'printf "{INSTALLER}-%d-%s" (int $.Release.Revision) ({given})')
     return template(documents) + under("if $.Values.networkPolicies", template([policy]))
 
 
