@@ -72,7 +72,7 @@ async def run(log: Log, stop_when: int | None = None) -> None:
         return
     slot = log.slot_of("shop")
     await until(
-        lambda: slot in host.owned and host.owned[slot].fold.folded == 5 and not host.owned[slot].dirty
+        lambda: slot in host.owned and host.owned[slot].fold.folded >= 5 and not host.owned[slot].dirty
     )
     stop.set()
     await task

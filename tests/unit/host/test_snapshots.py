@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +16,7 @@ from structlog.testing import capture_logs
 
 from tests.alone import Alone
 from tests.nats_server import EmbeddedServer
-from tests.unit.host.counting import COUNTING
+from tests.unit.host.counting import COUNTING, State
 from tests.unit.host.test_host import NAMESPACES, expect_holds, hosting, pod
 from tests.waiting import until
 from tidewright.host.fold.decider import Decider, StoredState
@@ -40,19 +41,34 @@ from tidewright.sim.nats_server import configuration
 
 async def prepared(log: Log) -> Snapshot:
     """A log with work done and snapshots taken; returns the one of the slot of `shop`."""
-    await log.commit([pod(log, n, i) for n in NAMESPACES for i in range(30)])
+    await log.commit([quiet_pod(log, n, i) for n in NAMESPACES for i in range(30)])
     async with hosting(log, snapshot_distance=10):
         await expect_holds(log, 10)
-    found = await Snapshots(log).latest("counting", log.slot_of("shop"), (1,))
+        # The first may be of some of them, and who stops has not the time to take another one where storing is slow.
+        await until(lambda: _latest(log), lambda found: found is not None and _pods(found) == 30)
+    found = await _latest(log)
     assert found is not None
     return found
+
+
+def quiet_pod(log: Log, namespace: str, n: int) -> Message:
+    """One whose timer does not fire while the test runs: the fold would have gone on by itself."""
+    return pod(log, namespace, n, at=time.time() + 3600.0)
+
+
+async def _latest(log: Log) -> Snapshot | None:
+    return await Snapshots(log).latest("counting", log.slot_of("shop"), (1,))
+
+
+def _pods(snapshot: Snapshot) -> int:
+    return msgspec.json.decode(snapshot.state, type=State).pods["shop"]
 
 
 async def test_a_restart_from_snapshots_is_the_restart_from_the_log(log: Log) -> None:
     snapshot = await prepared(log)
     resumed = Fold.resumed(COUNTING, snapshot)
     assert resumed.state.pods["shop"] == 30
-    await log.commit([pod(log, n, i) for n in NAMESPACES for i in range(30, 36)])
+    await log.commit([quiet_pod(log, n, i) for n in NAMESPACES for i in range(30, 36)])
     async with hosting(log) as host:
         await expect_holds(log, 12)
         after = {s: (o.fold.state, o.fold.digest, o.fold.chain, o.fold.folded) for s, o in host.owned.items()}
@@ -430,10 +446,10 @@ async def test_a_bucket_that_may_not_be_used_is_asked_for_once_and_the_log_is_fo
     nats = EmbeddedServer(tmp_path)
     url = await nats.start()
     try:
-        async with await Log.connect(url.replace("//", "//all:all@"), "test") as log:
+        async with await Log.connect(url.replace("//", "//all:all@"), "test", timeout_s=10.0) as log:
             await install_log(log, Plan(slots=8, deciders=("counting", "reminding")))
             await prepared(log)
-        async with await Log.connect(url.replace("//", "//decider:decider@"), "test") as log:
+        async with await Log.connect(url.replace("//", "//decider:decider@"), "test", timeout_s=3.0) as log:
             await log.adopt_slots()
             with capture_logs() as lines:
                 async with hosting(log) as host:
@@ -455,7 +471,7 @@ async def test_what_the_credentials_may_not_write_is_refused_by_name(
     nats = EmbeddedServer(tmp_path)
     url = await nats.start()
     try:
-        async with await Log.connect(url.replace("//", "//decider:decider@"), "test") as log:
+        async with await Log.connect(url.replace("//", "//decider:decider@"), "test", timeout_s=3.0) as log:
             await install_log(log, Plan(slots=8, deciders=("counting", "reminding")))
             allowed, denied = Message(log.subjects.config("x"), b""), Message("other.config", b"")
             for messages in ([denied], [allowed, denied, allowed]):
@@ -477,7 +493,7 @@ async def test_who_asks_for_the_log_of_a_cluster_that_is_not_theirs_is_told_how_
     nats = EmbeddedServer(tmp_path)
     url = await nats.start()
     try:
-        async with await Log.connect(url.replace("//", "//decider:decider@"), "local") as log:
+        async with await Log.connect(url.replace("//", "//decider:decider@"), "local", timeout_s=3.0) as log:
             with pytest.raises(errors.LogForbidden, match=r"TW_local: .* or name another cluster with --cl"):
                 await log.adopt_slots()
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -143,8 +144,11 @@ async def test_decisions_go_on_while_a_snapshot_is_being_stored(log: Log) -> Non
         await expect_holds(log, 20)
         assert not stored.let.is_set()
         stored.let.set()
-    # Stored late, and of the state that it was taken of all the same.
-    snapshot = await Snapshots(log).latest("counting", log.slot_of("shop"), (1,))
+        # Stored late, and of the state that it was taken of all the same.
+        snapshot = await until(
+            lambda: Snapshots(log).latest("counting", log.slot_of("shop"), (1,)),
+            lambda found: found is not None,
+        )
     assert snapshot is not None
     pods = msgspec.json.decode(snapshot.state, type=State).pods
     assert 0 < pods["shop"] <= 60
@@ -216,9 +220,11 @@ async def test_a_slot_is_read_on_from_where_its_restoring_has_read_to(log: Log) 
     shop = log.slot_of("shop")
     first = a_host(log, "first", Told("first"), Settings(), Snapshots(log))
     async with until_killed(first):
-        said = await log.commit([pod(log, "shop", i) for i in range(30)])
+        # A timer that fires before the three that follow would be undecided, too.
+        later = time.time() + 3600.0
+        said = await log.commit([pod(log, "shop", i, at=later) for i in range(30)])
         await until(lambda: len(first.owned) == log.slots and first.owned[shop].committed >= said.last_seq)
-    undecided = await log.commit([pod(log, "shop", i) for i in range(30, 33)])
+    undecided = await log.commit([pod(log, "shop", i, at=later) for i in range(30, 33)])
     second = a_host(log, "second", Told("second"), Settings(), Snapshots(log))
     arrival = await Arrival(COUNTING, log, second.inputs, Snapshots(log), second.inputs.every).advance()
     assert arrival.read_to(shop) == undecided.seq_of(0) - 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from typing import Any
 
 import msgspec
@@ -46,7 +47,7 @@ def plain(record: Record) -> Message:
 async def say(log: Log, *messages: Message) -> None:
     """Append as somebody else would."""
     for message in messages:
-        await log.client.request(message.subject, message.body)
+        await log.client.request(message.subject, message.body, timeout=60)
 
 
 async def purged(log: Log) -> None:
@@ -55,7 +56,7 @@ async def purged(log: Log) -> None:
 
 async def rolled_up(log: Log) -> None:
     subject = log.subjects.config("anything")
-    await log.client.request(subject, b"{}", headers={"Nats-Rollup": "all"})
+    await log.client.request(subject, b"{}", timeout=60, headers={"Nats-Rollup": "all"})
 
 
 async def made_anew(log: Log) -> None:
@@ -215,19 +216,25 @@ async def test_garbage_on_facts_is_set_aside_alike_by_who_runs_restarts_and_veri
         b'{"type":"fact.pod-observed.v1","labels":' + b"[" * 5000,
     )
 
-    async def said(start: int) -> None:
+    later = time.time() + 3600.0  # no timer fires meanwhile, and is folded besides
+
+    async def said(start: int) -> int:
+        """The sequence of the last of it."""
+        last = 0
         for n, body in enumerate(garbage):
             where = log.subjects.fact(
                 ALL if n % 2 else slot, "pod", "shop" if n % 2 == 0 else "", f"x{start}"
             )
             await log.commit([Message(where, body)])
             await log.commit([Message(log.subjects.config(f"c{start}"), body)])
-            await log.commit([pod(log, name, start + n) for name in NAMESPACES])
+            last = (await log.commit([pod(log, name, start + n, at=later) for name in NAMESPACES])).last_seq
+        return last
 
     await said(0)
     async with hosting(log) as host:
-        await said(4)
-        await expect_holds(log, 2)
+        end = await said(4)
+        await expect_holds(log, 2)  # which come before the last of it
+        await until(lambda: len(host.owned) == log.slots and all(o.read >= end for o in host.owned.values()))
         assert not [o.halted for o in host.owned.values() if o.halted]
         assert host.health.not_ready == ""
         aside = host.health.metrics.set_aside._value.get()
