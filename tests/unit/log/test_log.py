@@ -109,7 +109,7 @@ async def test_reading_goes_on_over_a_killed_server(nats: EmbeddedServer) -> Non
         await log.ensure(slots=8)
         await log.commit([Message(log.subjects.config("a"), b"1")])
         async with log.reader([log.subjects.configs]) as reader:
-            assert [r.body for r in await reader.fetch()] == [b"1"]
+            assert [r.body for r in await reader.fetch(timeout_s=60)] == [b"1"]
             await nats.kill()
             await nats.start()
             async with asyncio.timeout(60):
@@ -162,7 +162,7 @@ async def test_a_timer_fires_is_replaced_and_is_cancelled(log: Log) -> None:
     await log.commit([at("kept", now + 3600), at("gone", now + 60), at("moved", now + 3600)])
     await log.commit([timers.cancel_message(names, slot, "autoscaler", "gone", {}), at("moved", now + 0.3)])
     async with log.reader([names.timers("*", "autoscaler")]) as reader:
-        records = await reader.fetch(timeout_s=10)
+        records = await reader.fetch(timeout_s=60)
     assert [registry.decode(r.body) for r in records] == [TimerFired(at=now + 0.3, key="moved")]
     # By what is left to fire, not by waiting for a moment that may pass before the cancelling.
     keys = ("kept", "gone", "moved")

@@ -52,7 +52,7 @@ async def test_nothing_is_appended_beside_a_torn_batch_until_the_server_has_stor
     try:
         async with await Log.connect(server.url, "test", timeout_s=10.0) as log:
             await log.ensure(slots=4)
-        async with await Log.connect(server.url, "test", timeout_s=0.5) as log:
+        async with await Log.connect(server.url, "test", timeout_s=5.0) as log:
             await log.adopt_slots()
             count = await batches_taken(log)
             stored = (await on_the_log(log)).total()

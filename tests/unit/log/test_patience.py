@@ -20,10 +20,11 @@ from tidewright.log.connection import Log, Message
 
 
 async def test_who_has_patience_is_answered_by_the_server_that_comes_back(nats: EmbeddedServer) -> None:
-    async with await Log.connect(nats.url, "shop", timeout_s=1.0, patience_s=30.0) as log:
+    async with await Log.connect(nats.url, "shop", timeout_s=10.0, patience_s=60.0) as log:
         await log.ensure(slots=4)
         subject = log.subjects.config("clock")
         await log.commit([Message(subject, b"a")])
+        log.timeout_s = 1.0  # asked once, nobody would wait for long enough
         await nats.kill()
         asked = asyncio.create_task(log.last(subject))
         listed = asyncio.create_task(_all(log, subject))
@@ -91,14 +92,18 @@ async def test_servers_without_a_leader_have_not_answered(
 
 
 async def test_who_has_no_patience_hears_that_there_is_no_leader(nats: EmbeddedServer) -> None:
-    async with await Log.connect(nats.url, "shop") as log, _leaderless_until(nats, asyncio.Event()):
+    async with (
+        await Log.connect(nats.url, "shop", timeout_s=10.0) as log,
+        _leaderless_until(nats, asyncio.Event()),
+    ):
         with pytest.raises(errors.LogUnavailable, match="10008"):
             await log.api(QUESTION, {})
 
 
 async def test_who_has_none_is_told_at_once(nats: EmbeddedServer) -> None:
-    async with await Log.connect(nats.url, "shop", timeout_s=2.0) as log:
+    async with await Log.connect(nats.url, "shop", timeout_s=10.0) as log:
         await log.ensure(slots=4)
+        log.timeout_s = 2.0
         await nats.kill()
         with pytest.raises(errors.LogUnavailable):
             await log.last(log.subjects.config("clock"))
