@@ -52,8 +52,9 @@ class Cluster:
         known = (namespace, name) in self.objects[path]
         meta = {"name": name, "namespace": namespace, "uid": f"{name}-uid"} | content.pop("metadata", {})
         obj = {"metadata": meta} | content
-        await self._say(path, "MODIFIED" if known else "ADDED", obj)
+        # Before it is told of, which may have to wait: a list would give the version without the object.
         self.objects[path][namespace, name] = obj
+        await self._say(path, "MODIFIED" if known else "ADDED", obj)
 
     async def drop(self, path: str, namespace: str, name: str) -> None:
         await self._say(path, "DELETED", self.objects[path].pop((namespace, name)))

@@ -131,7 +131,8 @@ async def test_a_push_that_reaches_a_watcher_which_does_not_sample_is_passed_on(
 async def test_a_push_is_on_the_log_when_it_is_answered_and_ends_the_polling(
     cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
 ) -> None:
-    async with serving(cluster, nats, tmp_path, speed=150.0) as session:
+    # A push counts for 300 s, which are six here: between two of them no poll may come.
+    async with serving(cluster, nats, tmp_path, speed=50.0) as session:
         await asked_for(cluster, tail)
         status, said = await push(session, json=[SAMPLE, {"metric": "unknown", "value": 1}])
         assert (status, said) == (200, {"used": 1, "unused": 1, "old": 0, "refused": 0})
@@ -390,8 +391,5 @@ async def test_a_push_that_the_log_does_not_take_is_told_to_come_again(
                 assert "the log did not take it within" in await answer.text()
         finally:
             os.kill(nats.pid, signal.SIGCONT)
-        for _ in range(100):
-            if (await push(session, json=[SAMPLE]))[0] == 200:
-                return
-            await asyncio.sleep(0.1)
-        pytest.fail("no push is taken any more")
+        monkeypatch.setattr(sampler, "ON_THE_LOG_WITHIN_S", 60.0)
+        await until(lambda: push(session, json=[SAMPLE]), lambda found: found[0] == 200)

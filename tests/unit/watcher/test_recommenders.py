@@ -268,7 +268,7 @@ async def test_the_recommender_of_an_autoscaler_is_asked_on_the_interval(
     own = {"speed": 150.0, "recommender_hosts": ("127.0.0.1",)}
     async with recommender(answer) as url, watching(cluster, nats, tmp_path, **own):
         await cluster.put(WPAS, "shop", "w", spec=spec_of(url))
-        await tail.until(lambda e: isinstance(e, RecommendationReceived) and e.target_replicas == 3)
+        await tail.until(lambda e: isinstance(e, RecommendationReceived) and e.target_replicas >= 3)
 
 
 # TLS
