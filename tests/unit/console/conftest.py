@@ -10,14 +10,23 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession, CookieJar
 
+from tests.unit.console import children
 from tidewright.asking.exported import ExportedLog
 from tidewright.asking.source import Source
+from tidewright.console import apart
 from tidewright.console.access import Access, named
 from tidewright.console.server import Console
 from tidewright.log.export import ExportFile
 
 LOG = Path(__file__).parents[2] / "recorded" / "chaos.twlog"
 ONCE = "a-token-that-lets-in-once"
+
+
+@pytest.fixture(autouse=True)
+def no_lowest_priority(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that is made by a child comes while others test, too; which priority a child has, is tested of children alone."""
+    if request.path.name != "test_apart.py":
+        monkeypatch.setattr(apart, "_begin", children.begin)
 
 
 @dataclass(frozen=True)
