@@ -206,7 +206,7 @@ def test_the_steps_are_the_same_whatever_instructions_a_machine_has() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=110,
     )
     assert there.stdout.strip() == digest()
 

@@ -160,7 +160,11 @@ def test_whatever_happens_each_decision_is_recorded_once_by_the_one_owner(
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=10,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 def test_a_new_replica_takes_only_the_slots_that_it_wins(seed: int) -> None:
     async def main(world: World) -> None:
         for _ in range(2):
@@ -178,7 +182,11 @@ def test_a_new_replica_takes_only_the_slots_that_it_wins(seed: int) -> None:
 
 
 @given(st.integers(0, 2**32), st.sampled_from((("kill", 5.0), ("stop", 1.0))))
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 def test_slots_are_taken_over_in_time(seed: int, end: tuple[str, float]) -> None:
     act, within_s = end
 

@@ -332,7 +332,7 @@ def test_on_a_log_that_is_followed_what_is_stamped_ahead_is_shown_while_others_c
 
 
 def test_what_comes_on_a_log_that_is_followed_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ordering, "HELD_S", 0.05)
+    monkeypatch.setattr(ordering, "HELD_S", 1.0)  # a test that is held up between the two is not
     entries = _logged([50.0, 40.0, 60.0])
 
     async def run() -> list[int]:

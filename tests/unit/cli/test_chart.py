@@ -215,7 +215,11 @@ VALUES_OF_ALL_KINDS = st.fixed_dictionaries(
 
 
 @given(values=VALUES_OF_ALL_KINDS, namespace=st.sampled_from(["tidewright", "capacity"]))
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 def test_with_any_values_it_is_whole(chart: Any, values: dict[str, Any], namespace: str) -> None:
     assert_whole(rendered(chart, values, namespace), values, namespace)
 

@@ -40,7 +40,7 @@ server.serve_forever()
 """
 
 
-def program(name: str, source: str, *arguments: str, within_s: float = 20.0) -> Program:
+def program(name: str, source: str, *arguments: str, within_s: float = 90.0) -> Program:
     return Program(name, (sys.executable, "-c", source, *arguments), ready_within_s=within_s)
 
 
@@ -173,7 +173,8 @@ async def test_stopping_leaves_no_process_not_even_a_stubborn_one_or_a_grandchil
     assert not list(supervisor.children())
 
 
-async def test_stages_end_in_reverse(supervisor: Supervisor, lines: Lines) -> None:
+async def test_stages_end_in_reverse(lines: Lines) -> None:
+    supervisor = Supervisor(lines, stop_within_s=60.0)  # who has not said it by then is killed
     says = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: (print('bye', flush=True), sys.exit(0)))"
     await supervisor.start(program("first", says + WORKS))
     await supervisor.start(program("second", says + WORKS))
@@ -208,14 +209,16 @@ async def test_a_supervisor_killed_with_9_leaves_no_process() -> None:
     gone(child.pid)
 
 
-async def test_a_failure_of_the_supervisor_itself_is_not_silent() -> None:
+async def test_a_failure_of_the_supervisor_itself_is_not_silent(tmp_path: Path) -> None:
     def breaks(name: str, line: str) -> None:
         if line == "now":
             raise RuntimeError("the sink is broken")
 
     supervisor = Supervisor(breaks, stop_within_s=1.0)
-    source = WORKS.replace("while True:", "time.sleep(0.3); print('now', flush=True)\nwhile True:")
-    await supervisor.start(program("a", source))
+    waits = "while not os.path.exists(sys.argv[1]): time.sleep(0.01)\nprint('now', flush=True)\n"
+    source = WORKS.replace("while True:", f"{waits}while True:")
+    await supervisor.start(program("a", source, str(tmp_path / "now")))
+    (tmp_path / "now").touch()
     with pytest.raises(RuntimeError, match="the sink is broken"):
         async with asyncio.timeout(90):
             await supervisor.wait()

@@ -394,7 +394,6 @@ ODD = st.one_of(
 )
 
 
-@pytest.mark.timeout(30)
 @settings(max_examples=200, deadline=None)
 @given(
     subsets=st.lists(st.tuples(st.sampled_from(("", "a", "b")), ODD), max_size=5),
