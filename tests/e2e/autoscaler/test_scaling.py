@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
@@ -13,7 +15,8 @@ from tests.e2e.autoscaler.world import LABELS, PATIENCE_S, Object, World, condit
 from tests.e2e.conftest import Services
 from tests.waiting import until
 from tidewright.events import registry
-from tidewright.events.decisions import ScaleWorkload
+from tidewright.events.base import Decision
+from tidewright.events.decisions import ScaleWorkload, SetStatus
 from tidewright.events.facts import MetricSampled, PodObserved
 from tidewright.events.timers import TimerFired
 from tidewright.host.fold.order import cause_of
@@ -39,7 +42,7 @@ async def test_it_scales_up_and_down_and_says_so(world: World) -> None:
     assert found["status"]["currentMetrics"][0]["external"]["metricName"] == world.metric
 
 
-async def test_a_step_is_capped_by_its_factor_and_by_the_maximum(world: World) -> None:
+async def test_a_step_is_capped_by_its_factor_and_by_the_maximum(world: World, running: Services) -> None:
     target = await world.deployment()
     world.measure(500)
     wpa = await world.autoscaler(
@@ -48,10 +51,14 @@ async def test_a_step_is_capped_by_its_factor_and_by_the_maximum(world: World) -
         upscaleForbiddenWindowSeconds=3,
         downscaleForbiddenWindowSeconds=3,
     )
-    await world.until(target, wants(3))  # half of 2 more, and no further before 3 s
-    found = await world.until(wpa, says("ScalingLimited", "True", "ScaleUpLimit"))
-    assert (await world.get(target))["spec"]["replicas"] == 3
     await world.until(target, wants(4))
+    # On the log, since the object shows what held within the window no longer to who looks late.
+    said = await decisions(running, world)
+    first, second = (each for each in said if isinstance(each, ScaleWorkload))
+    assert (first.replicas, second.replicas) == (3, 4)  # half of 2 more, and no further before 3 s
+    assert second.at - first.at >= 3.0
+    between = said[said.index(first) : said.index(second)]
+    assert ("ScalingLimited", "True", "ScaleUpLimit") in shown(between)
     world.measure(50)  # 5 would do: the rate allows them, the maximum does not
     found = await world.until(wpa, says("ScalingLimited", "True", "TooManyReplicas"))
     assert "above the maximum" in condition(found, "ScalingLimited")["message"]
@@ -68,10 +75,14 @@ async def test_a_delay_is_waited_for_and_its_end_wakes_by_itself(world: World, r
     measured, within = says("ScalingActive", "True"), says("AboveHighWatermark", "False")
     await world.until(wpa, lambda found: measured(found) and within(found))
     await push(running, world, 60)
-    await world.until(wpa, says("AboveHighWatermark", "True"))
-    assert (await world.get(target))["spec"]["replicas"] == 2
     await world.until(target, wants(6))
+    # On the log, since the delay may be over before anybody here has looked at the object.
+    said = await decisions(running, world)
+    (scaled,) = (each for each in said if isinstance(each, ScaleWorkload))
+    above = "Value above High Watermark"
+    assert ("AboveHighWatermark", "True", above) in shown(said[: said.index(scaled)])
     decided, cause = await scales(running, world)
+    assert decided == scaled
     assert isinstance(cause, TimerFired)
     crossed = next(e for e in await facts(running, world) if e.series_milli == (60_000,)).at
     assert 2.0 <= decided.at - crossed < 2.5
@@ -83,14 +94,33 @@ async def push(running: Services, world: World, value: float) -> None:
     sample: Object = {"metric": world.metric, "namespace": world.namespace, "labels": LABELS, "value": value}
     async with aiohttp.ClientSession() as session:
 
-        async def answered() -> Object:
+        async def answered() -> tuple[int, str]:
             async with session.post(f"http://127.0.0.1:{port}/v1/metrics", json=[sample]) as answer:
-                found: Object = await answer.json()
-                assert answer.status == 200, found
-                return found
+                return answer.status, await answer.text()
 
-        # Before that, the watcher has not heard of the object yet.
-        await until(answered, lambda found: found["used"], within_s=PATIENCE_S)
+        # Before that, the watcher has not heard of the object yet, or may say to come again (503).
+        await until(
+            answered,
+            lambda found: found[0] == 200 and msgspec.json.decode(found[1])["used"],
+            within_s=PATIENCE_S,
+        )
+
+
+async def decisions(running: Services, world: World) -> list[Decision]:
+    """All decisions about objects of the namespace so far, in order."""
+    async with await running.log() as log:
+        pattern = f"{log.subjects.root}.decision.*.autoscaler.*.{world.namespace}.>"
+        async with log.reader([pattern]) as reader:
+            found = [registry.decode(record.body) async for record in reader.until_current()]
+    return [event for event in found if isinstance(event, Decision)]
+
+
+def shown(said: Sequence[Decision]) -> set[tuple[str, str, str]]:
+    """Type, status and reason of each condition that statuses among these decisions have."""
+    statuses: list[Object] = [each.status for each in said if isinstance(each, SetStatus)]
+    return {
+        (one["type"], one["status"], one["reason"]) for status in statuses for one in status["conditions"]
+    }
 
 
 async def scales(running: Services, world: World) -> tuple[ScaleWorkload, Any]:
@@ -124,10 +154,12 @@ async def ready_pods(running: Services, world: World) -> int:
 
 async def test_a_pushed_sample_is_reacted_to_at_once(world: World, running: Services) -> None:
     target = await world.deployment()
-    await world.autoscaler()
-    await until(
-        lambda: ready_pods(running, world), lambda ready: ready == 2
-    )  # else the second one has it scaled
+    wpa = await world.autoscaler()
+    await until(lambda: ready_pods(running, world), lambda ready: ready == 2)
+    # Else what is heard of later has it scaled: a second pod, or the Deployment, of which other watches tell.
+    await push(running, world, 15)
+    measured, within = says("ScalingActive", "True"), says("AboveHighWatermark", "False")
+    await world.until(wpa, lambda found: measured(found) and within(found))
     await push(running, world, 60)
     await world.until(target, wants(6))
     _, cause = await scales(running, world)

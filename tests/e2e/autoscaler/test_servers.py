@@ -77,8 +77,8 @@ class Misbehaving:
         self.mode, self.answers["good"] = "hang", then
         async with asyncio.timeout(PATIENCE_S):
             await self.hanging.wait()
-        self.mode = "good"
         assert (await world.get(target))["spec"]["replicas"] == 4
+        self.mode = "good"
         self.released.set()
         await world.until(target, wants(6))
 

@@ -18,7 +18,7 @@ async def test_a_target_that_is_deleted_and_made_again_is_scaled_again(world: Wo
     found = await world.until(wpa, says("AbleToScale", "False", "FailedProcessWPA"))
     assert condition(found, "AbleToScale")["message"] == "Error happened while processing the WPA"
     await world.told("FailedProcessWPA", "scale not found")
-    target = await world.deployment(1)
+    target = await world.made_deployment(1)
     await world.until(target, wants(3))
     await world.until(wpa, says("AbleToScale", "True"))
 

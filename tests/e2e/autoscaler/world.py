@@ -159,7 +159,15 @@ class World:
         await until(self.kube, collection, lambda objects: name not in objects, PATIENCE_S)
 
     async def deployment(self, replicas: int = 2, name: str = "web") -> str:
-        """A Deployment with ready pods; its path."""
+        """A Deployment with ready pods; its path. Of one that is scaled meanwhile so many may never be seen."""
+        path = await self.made_deployment(replicas, name)
+        await self.until(
+            path, lambda deployment: deployment.get("status", {}).get("readyReplicas") == replicas
+        )
+        return path
+
+    async def made_deployment(self, replicas: int, name: str = "web") -> str:
+        """A Deployment, as soon as it is there; its path."""
         labels = LABELS if name == "web" else {"app": name}
         await self.make(
             self.deployments,
@@ -174,11 +182,7 @@ class World:
                 },
             },
         )
-        path = f"{self.deployments}/{name}"
-        await self.until(
-            path, lambda deployment: deployment.get("status", {}).get("readyReplicas") == replicas
-        )
-        return path
+        return f"{self.deployments}/{name}"
 
     async def autoscaler(
         self, name: str = "web", *, annotations: dict[str, str] | None = None, **spec: Any
