@@ -45,14 +45,14 @@ async def test_a_buffer_makes_nodes_a_pod_takes_its_room_at_once_and_it_is_fille
         }
     ]  # fmt: skip
     assert found["status"]["podTemplateGeneration"] == managed["metadata"]["generation"]
-    assert not await until(world.kube, world.pods, lambda pods: not pods, timeout_s=5)  # none was ever made
+    assert not await until(world.kube, world.pods, lambda pods: not pods)  # none was ever made
     said = await world.said("TriggeredScaleUp")
     assert said["TriggeredScaleUp"].startswith("capacity buffer 2 fake pods triggered scale-up: [{" + group)
 
     pod = {"apiVersion": "v1", "kind": "Pod", **world.template()}
     pod["metadata"] = {**pod["metadata"], "name": "real"}
     await send(world.kube, "POST", world.pods, pod)
-    await until(world.kube, world.pods, lambda pods: bool(pods["real"]["spec"].get("nodeName")), timeout_s=30)
+    await until(world.kube, world.pods, lambda pods: bool(pods["real"]["spec"].get("nodeName")))
     await world.nodes(3)
     await is_so(2)
     plans = await world.decided(PlanScaleUp)

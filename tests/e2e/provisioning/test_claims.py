@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.e2e.provisioning.world import CHECK, World, false, true
+from tests import waiting
+from tests.e2e.provisioning.world import CHECK, LOOK_EVERY_S, World, false, true
 from tests.e2e.sim.world import send
+from tidewright.events.placement import PlacementObjectGone, PlacementObjectObserved
 from tidewright.events.provisioning import IncreaseNodeGroup
 
 DEVICES = "/apis/resource.k8s.io/v1"
@@ -35,6 +37,17 @@ async def offers(world: World, driver: str, node: str, devices: int) -> None:
         world, f"{DEVICES}/resourceslices",
         {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": f"{node}-gpu"}, "spec": spec},
     )  # fmt: skip
+
+
+async def heard_of(
+    world: World, kind: type[PlacementObjectObserved] | type[PlacementObjectGone], name: str
+) -> None:
+    """Wait until the log says so of an object."""
+    await waiting.until(
+        lambda: world.observed(kind),
+        lambda facts: any(fact.name == name for fact in facts),
+        every_s=LOOK_EVERY_S,
+    )
 
 
 async def test_a_request_for_devices_grows_the_group_that_has_them_and_counts_them(world: World) -> None:
@@ -90,9 +103,12 @@ async def test_a_request_for_devices_grows_the_group_that_has_them_and_counts_th
             "spec": {"deviceSelector": {"driver": driver, "device": "d0"}, "taint": taint},
         },
     )  # fmt: skip
+    # Of rules and of requests two watches tell: a request that is judged too early is tried again after a minute.
+    await heard_of(world, PlacementObjectObserved, tainted)
     await world.ask("none", ("worker", 1), cls=CHECK)  # six of eight are kept, and two are tainted
     await world.request("none", false("Provisioned", "CapacityIsNotFound"))
     await send(world.kube, "DELETE", f"{RULES}/{tainted}")
+    await heard_of(world, PlacementObjectGone, tainted)
     await world.ask("two", ("plain", 1), ("sharer", 3), cls=CHECK)  # a device each: the claim takes one
     await world.request("two", true("Provisioned", "CapacityIsFound"))
     await world.ask("more", ("worker", 1), cls=CHECK)

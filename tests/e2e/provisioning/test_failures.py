@@ -99,9 +99,7 @@ async def test_a_group_is_made_for_what_no_group_holds_and_removed_when_it_is_em
     pod = {"apiVersion": "v1", "kind": "Pod", **world.template("6")}
     pod["metadata"] = {"name": "lonely"}
     await send(world.kube, "POST", world.pods, pod)
-    found = await until(
-        world.kube, world.pods, lambda pods: bool(pods["lonely"]["spec"].get("nodeName")), timeout_s=40
-    )
+    found = await until(world.kube, world.pods, lambda pods: bool(pods["lonely"]["spec"].get("nodeName")))
     assert found["lonely"]["spec"]["nodeName"].startswith("autoprovisioned-e2e")
     made = await world.decided(CreateNodeGroup)
     assert [(d.target.name, d.zone) for d in made] == [

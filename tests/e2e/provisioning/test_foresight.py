@@ -14,7 +14,7 @@ from tests.e2e.sim.world import merge, send, until
 from tests.e2e.spread.world import Object, clean, places, spread, subset
 from tidewright.events.autoscaler import HoldReplicas
 from tidewright.events.decisions import RecordObjectEvent, ScaleWorkload
-from tidewright.events.facts import PodObserved, WorkloadObserved
+from tidewright.events.facts import NodeObserved, PodObserved, WorkloadObserved
 from tidewright.events.outcomes import Rejected
 from tidewright.events.provisioning import IncreaseNodeGroup, PlanScaleUp
 from tidewright.events.spread import ChangeLedger
@@ -127,9 +127,14 @@ class Jump:
             lambda pods: len(pods) == 100 and all(p["spec"].get("nodeName") for p in pods.values()),
             timeout_s=90,
         )  # fmt: skip
+        # Of nodes that are ready and of pods that have their place two watches tell.
+        nodes = {pod["spec"]["nodeName"] for pod in pods.values()}
         await waiting.until(
-            lambda: self.world.observed(PodObserved),
-            lambda facts: {fact.name for fact in facts if fact.node} >= pods.keys(),
+            lambda: self.world.observed(PodObserved, NodeObserved),
+            lambda facts: (
+                {fact.name for fact in facts if isinstance(fact, PodObserved) and fact.node} >= pods.keys()
+                and {fact.name for fact in facts if isinstance(fact, NodeObserved) and fact.ready} >= nodes
+            ),
             every_s=LOOK_EVERY_S,
         )
         return pods

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.e2e.provisioning.world import World
+import pytest
+
+from tests import waiting
+from tests.e2e.provisioning.world import LOOK_EVERY_S, World
 from tests.e2e.sim.world import send, until
+from tidewright.events.facts import PodObserved
 from tidewright.events.provisioning import IncreaseNodeGroup
 
 
@@ -18,6 +22,7 @@ def unschedulable(pods: dict[str, dict[str, Any]]) -> int:
     )
 
 
+@pytest.mark.timeout(400)
 async def test_all_pending_pods_make_one_increase_and_run(world: World) -> None:
     # A real scheduler writes 50 times a second, and a real controller manager 20 times.
     count = 1200 if world.cluster.embedded else 240
@@ -32,6 +37,13 @@ async def test_all_pending_pods_make_one_increase_and_run(world: World) -> None:
 
     await asyncio.gather(*(make() for _ in range(8)))
     await until(world.kube, world.pods, lambda pods: unschedulable(pods) == count, timeout_s=90)
+    # The log may be behind, and hear of the group before it has heard of the last of them.
+    await waiting.until(
+        lambda: world.observed(PodObserved),
+        lambda facts: len({fact.name for fact in facts if fact.unschedulable_since}) == count,
+        within_s=90,
+        every_s=LOOK_EVERY_S,
+    )
     group = await world.group("web", max=100)
     await world.nodes(count // 16)
     await until(

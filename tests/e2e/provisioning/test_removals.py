@@ -121,7 +121,7 @@ async def test_nodes_are_drained_one_pod_at_a_time_whatever_fails_or_dies(world:
     await waiting.until(lambda: world.target(group), lambda target: target == 1)
     pods = await until(world.kube, world.pods, lambda found: len(running(found)) == REPLICAS, timeout_s=60)
     assert len({pod["spec"]["nodeName"] for pod in running(pods)}) == 1
-    await until(world.kube, NODES, lambda nodes: our_marks(world, nodes) == [], timeout_s=30)
+    await until(world.kube, NODES, lambda nodes: our_marks(world, nodes) == [])
     deletions = await world.decided(DeleteInstances)
     assert all(decision.uids and decision.size == decision.from_size - 1 for decision in deletions)
     assert {name for decision in deletions for name in decision.nodes}.isdisjoint(
@@ -168,13 +168,13 @@ async def test_a_node_whose_pods_may_not_be_evicted_is_as_it_was(world: World) -
         for i in range(3):
             await world.kube.request("DELETE", f"{world.pods}/filler-{i}")
         await waiting.until(lambda: world.decided(UndoRemoval), bool, every_s=LOOK_EVERY_S)
-        await until(world.kube, NODES, lambda nodes: draining(world, nodes) == [], timeout_s=30)
+        await until(world.kube, NODES, lambda nodes: draining(world, nodes) == [])
         marks = [mark for mark in await world.decided(MarkNode) if mark.key == TO_BE_DELETED]
         # Taken off once more where a fact of before comes after it.
         assert marks[0].present
         assert len(marks) > 1
         assert not any(mark.present for mark in marks[1:])
-        nodes = await until(world.kube, NODES, lambda nodes: draining(world, nodes) == [], timeout_s=30)
+        nodes = await until(world.kube, NODES, lambda nodes: draining(world, nodes) == [])
         assert not any(node["spec"].get("unschedulable") for node in nodes.values())
         assert len(await world.nodes(3)) == 3
     finally:

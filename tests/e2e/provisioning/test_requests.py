@@ -51,8 +51,8 @@ async def test_an_atomic_request_of_150_nodes_is_ordered_at_once_and_tells_when_
 
 
 async def test_a_plan_over_two_groups_of_which_one_refuses_leaves_nothing_behind(world: World) -> None:
-    good = await world.group("a-good", max=4, boot="30")
-    await world.group("b-short", max=4, boot="30", faults={"stock": 0})
+    good = await world.group("a-good", max=4, boot="3600")  # none of them is there when they are taken back
+    await world.group("b-short", max=4, boot="3600", faults={"stock": 0})
     await world.configure(**{"balance-similar-node-groups": True})
     await world.start()
     await world.pod_template()
@@ -114,7 +114,8 @@ async def test_a_condition_of_another_controller_stays_as_its_writer_left_it(wor
     await world.group("small", max=1)
     await world.start()
     await world.pod_template()
-    await world.ask("r", ("worker", 2), parameters={"ValidUntilSeconds": "4"})
+    # Long enough to be judged, and approved, before it expires.
+    await world.ask("r", ("worker", 2), parameters={"ValidUntilSeconds": "20"})
     await world.request("r", false("Provisioned", "CapacityIsNotFound"))
     theirs = {
         "type": "Approved", "status": "True", "reason": "Boss", "message": "so",
@@ -147,7 +148,7 @@ async def test_two_check_requests_compete_for_the_same_room(world: World) -> Non
 
 
 async def test_deleting_a_request_during_its_increase_takes_back_what_has_not_come(world: World) -> None:
-    group = await world.group("slow", max=20, boot="60")
+    group = await world.group("slow", max=20, boot="3600")
     await world.start()
     await world.pod_template()
     await world.ask("train", ("worker", 12))

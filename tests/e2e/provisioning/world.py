@@ -204,7 +204,6 @@ class World:
                 self.kube,
                 maps,
                 lambda config_maps: STATUS in config_maps and holds(told(config_maps)),
-                timeout_s=30,
             )
         )
 
