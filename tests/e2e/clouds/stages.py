@@ -237,6 +237,8 @@ class AwsStage(Working):
         super().__init__(world, folder)
         self._bench = AwsBench()
         self._groups: set[str] = set()
+        self._one = asyncio.Lock()
+        """Who takes nodes away: what is gone already would end the other's work."""
         self._slow: set[str] = set()
         self._refused: set[str] = set()
 
@@ -302,7 +304,10 @@ class AwsStage(Working):
         return described
 
     async def work(self) -> None:
-        groups = sorted(self._groups)
+        async with self._one:
+            await self._bridge(sorted(self._groups))
+
+    async def _bridge(self, groups: list[str]) -> None:
         if not groups:
             return
         for group in groups:
@@ -320,11 +325,11 @@ class AwsStage(Working):
             await self.send("DELETE", f"{NODES}/{name}")
 
     async def clear(self) -> None:
-        gone, self._groups = self._groups, set()
-        for group in gone:
-            await self._bench.remove(group)
-        for name in await self.node_objects():
-            with contextlib.suppress(KubeError):  # the bridge may be at it
+        async with self._one:
+            gone, self._groups = self._groups, set()
+            for group in gone:
+                await self._bench.remove(group)
+            for name in await self.node_objects():
                 await self.send("DELETE", f"{NODES}/{name}")
 
 
@@ -530,7 +535,8 @@ class KwokStage(KubernetesStage):
         self._templates.clear()
         await self._write()
         for name in await self.node_objects():
-            await self.send("DELETE", f"{NODES}/{name}")
+            with contextlib.suppress(KubeError):  # the actuator may be at it: nobody needs them any more
+                await self.send("DELETE", f"{NODES}/{name}")
 
 
 def _changes(method: str, path: str, body: bytes) -> bool:

@@ -8,10 +8,11 @@ import psutil
 import pytest
 
 from tests.e2e.clouds.stages import AWAY, Stage
-from tests.e2e.provisioning.world import LOOK_EVERY_S, World, false
+from tests.e2e.provisioning.world import GROUP_LABEL, LOOK_EVERY_S, World, false
 from tests.e2e.sim.world import send, until
 from tests.waiting import until as reached
 from tidewright.events.base import Event
+from tidewright.events.facts import NodeObserved
 from tidewright.events.outcomes import Applied, Failed, Rejected
 from tidewright.events.provisioning import (
     ANSWER_LOST,
@@ -56,6 +57,20 @@ async def observed(world: World) -> set[str]:
     return {fact.name for fact in await world.observed(NodeGroupObserved)}
 
 
+async def ready(world: World) -> set[str]:
+    """Nodes of the scene of which the log says that they are ready: of pods another watch tells."""
+    return {
+        fact.name
+        for fact in await world.observed(NodeObserved)
+        if fact.ready and fact.labels.get(GROUP_LABEL) == world.mark
+    }
+
+
+async def last_words(world: World) -> dict[str, CloudObserved]:
+    """What was said last of each cloud."""
+    return {fact.name: fact for fact in await world.observed(CloudObserved)}
+
+
 async def decided(world: World, kind: type[Event], group: str) -> list[Any]:
     """Decisions about a group."""
     return [decision for decision in await world.decided(kind) if decision.target.name == group]
@@ -81,6 +96,7 @@ async def test_pods_get_nodes_and_nodes_that_nobody_needs_go(stage: Stage) -> No
     await world.nodes(
         1
     )  # one that is on its way and that nobody here ordered counts for nothing, as in the reference (3.9)
+    await reached(lambda: ready(world), lambda nodes: len(nodes) == 1, every_s=LOOK_EVERY_S)
     await make(world, "p0", "p1", "p2")
     await world.nodes(3)
     busy = (await bound(world, "p0", "p1", "p2"))["p0"]
@@ -91,7 +107,10 @@ async def test_pods_get_nodes_and_nodes_that_nobody_needs_go(stage: Stage) -> No
     orders = await sizes(world, group)
     assert (orders[0][0], orders[-1][1]) == (1, 3)
     assert await decided(world, DeleteInstances, group)
-    clouds = {fact.name: fact for fact in await world.observed(CloudObserved)}
+    # That a cloud is away is said when it was for some polls.
+    clouds = await reached(
+        lambda: last_words(world), lambda clouds: clouds["away"].state != "ready", every_s=LOOK_EVERY_S
+    )
     assert (clouds[stage.kind].kind, clouds[stage.kind].state) == (stage.kind, "ready")
     # And one that was away all the time has held up nothing.
     assert (clouds["away"].state, clouds["away"].error) == ("failing", "Unavailable")
