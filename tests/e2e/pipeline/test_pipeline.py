@@ -106,13 +106,18 @@ async def test_a_metric_above_its_mark_scales_the_workload_and_the_status_says_w
     await world.make(world.deployments, DEPLOYMENT)
     await world.until(f"{world.deployments}/web", ready(2))
     await services.start("watcher", "autoscaler", "actuator")
-    await world.make(world.autoscalers, autoscaler(metric))
+    # With short windows: a look within one, which the next sample brings, finds that it is not able to scale.
+    asked = autoscaler(metric, upscaleForbiddenWindowSeconds=1, downscaleForbiddenWindowSeconds=1)
+    await world.make(world.autoscalers, asked)
     await world.until(f"{world.deployments}/web", lambda d: d["spec"]["replicas"] == 6)
-    found = await world.until(
-        f"{world.autoscalers}/web", lambda w: w.get("status", {}).get("desiredReplicas") == 6
+    await world.until(
+        f"{world.autoscalers}/web",
+        lambda w: (
+            w.get("status", {}).get("desiredReplicas") == 6
+            and condition(w, "ScalingActive").get("status") == "True"
+            and condition(w, "AbleToScale").get("status") == "True"
+        ),
     )
-    assert condition(found, "ScalingActive")["status"] == "True"
-    assert condition(found, "AbleToScale")["status"] == "True"
 
 
 async def test_a_target_that_does_not_exist_is_said_on_the_object_and_services_keep_running(
