@@ -102,6 +102,9 @@ class Appends:
                 if behind is None:
                     raise
                 return await self._appended(behind)
+            except errors.MessageTooLarge:
+                await self._log.renew_limits()
+                raise
         raise AssertionError("the last try returns or raises")
 
     async def _appended(self, messages: Sequence[Message]) -> Committed:

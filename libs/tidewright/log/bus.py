@@ -25,6 +25,8 @@ SILENT_S = 2.0
 """Seconds without an answer after which that is said: an election takes less."""
 DENIED_FOR_S = 30.0
 """A subject that was refused is not tried again for so long; permissions can change meanwhile."""
+LIMITS_S = 60.0
+"""Between two connections that are made for what the server takes by now."""
 
 ASKING, APPENDING = "asking", "appending"
 
@@ -54,11 +56,23 @@ class Bus:
         self.outage = OUTAGE
         self._elsewhere = Elsewhere()
         self.denied: dict[str, float] = {}
+        self._limited_at: float | None = None
 
     @property
     def max_message_bytes(self) -> int:
         """What the server takes of one message, headers included."""
         return int(self.client.max_payload)
+
+    async def renew_limits(self) -> None:
+        """Something is larger than the server takes it: when that goes on, connect anew.
+
+        A server says what it takes when it is connected to, and not when that is changed.
+        """
+        now, since = time.monotonic(), self._limited_at
+        if since is None or now - since >= LIMITS_S:
+            self._limited_at = now
+        if since is not None and now - since >= LIMITS_S:
+            await self.client.force_reconnect()
 
     async def asked(self, verb: str, query: Mapping[str, Any], stream: str = "") -> dict[str, Any] | None:
         """The answer to a look-up; None when there is no such message, or no such `stream` (not the log's own)."""

@@ -91,6 +91,9 @@ async def test_a_month_over_a_short_max_age_loses_no_timer_no_state_and_no_posit
         first = Running(log)
         try:
             await until(lambda: sum(len(o.fold.timers) for o in first.host.owned.values()) == 2)
+            await until(
+                lambda: decisions_of(log), lambda found: len(found) == 2
+            )  # what set them is folded before it is there
             # Nothing more is said. Meanwhile what set the timers has aged out, and a process dies.
             await until_aged_out(log)
             assert await decisions_of(log) == []

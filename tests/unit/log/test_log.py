@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import nats.errors
@@ -15,8 +18,9 @@ from tests.nats_server import EmbeddedServer
 from tests.waiting import until
 from tidewright.events import registry
 from tidewright.events.timers import TimerFired
-from tidewright.log import envelope, errors, subjects, timers
+from tidewright.log import bus, envelope, errors, subjects, timers
 from tidewright.log.connection import Log, Message
+from tidewright.log.install import install_log
 from tidewright.log.reader import Record
 from tidewright.log.subjects import ALL, Slot, Subjects
 
@@ -77,6 +81,41 @@ async def test_what_the_server_takes_is_stored_and_a_byte_more_is_refused_withou
     await log.commit([*small, Message(subject, b"{}", headers)])
     assert await log.bounds() == (1, 2)
     assert log.client.stats["reconnects"] == 0
+
+
+async def test_a_message_that_was_too_large_is_taken_once_the_server_is_told_to_take_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that is told so while it runs says it to nobody who is connected."""
+    monkeypatch.setattr(bus, "LIMITS_S", 0.0)
+    server = EmbeddedServer(tmp_path)
+    await server.start()
+    config = tmp_path / "nats-server.conf"
+    try:
+        config.write_text(config.read_text().replace("max_payload: 8MB", "max_payload: 1MB"))
+        os.kill(server.pid, signal.SIGHUP)
+        async with await Log.connect(server.url, "test", timeout_s=10.0) as log:
+            await install_log(log)
+            large = [Message(log.subjects.config("large"), b"x" * (2 << 20))]
+
+            async def refused() -> str:
+                try:
+                    await log.commit(large)
+                except (
+                    errors.MessageTooLarge,
+                    errors.LogUnavailable,
+                ) as error:  # or it is just connecting anew
+                    return str(error)
+                return ""
+
+            # Connected before or after it was told so.
+            await until(refused, lambda said: "takes 1048576 of one" in said)
+            config.write_text(config.read_text().replace("max_payload: 1MB", "max_payload: 8MB"))
+            os.kill(server.pid, signal.SIGHUP)
+            await until(refused, lambda said: not said)
+            assert (await log.last(large[0].subject)) is not None
+    finally:
+        await server.stop()
 
 
 async def test_one_wrong_expectation_refuses_the_whole_batch(log: Log) -> None:

@@ -82,7 +82,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         "Appends are refused, for want of room or since one message is larger than `max_payload`; `/readyz` says which. Nothing is dropped and nothing is lost; whoever would decide waits, and goes on by itself when there is room.",
         ("`nats server report jetstream` with the installer's password, or the volumes: what is used, and of which limit (`nats.limits`, `nats.storage.size`).",
          "What came so much: [sizing](../operations/sizing.md); `tidewright events --tail 200` shows what most of it is."),
-        ("A larger volume and limits of the account, or `max_payload: 8MB`, then `nats-server --signal reload`.",
+        ("[More room](../operations/sizing.md#more-room): larger volumes and limits. One message that is too large: `max_payload: 8MB`, and `nats-server --signal reload`.",
          "Or a shorter age, where an archiver has sealed what goes: `tidewright install --max-age SECONDS`. [Durability](../durability.md#a-full-store) says what happens meanwhile."),
     ),
     Alert(
