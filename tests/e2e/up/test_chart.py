@@ -90,6 +90,22 @@ async def test_it_is_installed_upgraded_and_taken_away(cluster: Cluster, release
     )
 
 
+async def test_volumes_grow_as_the_page_about_it_says(cluster: Cluster, release: tuple[Any, str]) -> None:
+    config, namespace = release
+    config.install(CHART, "tidewright", NOBODY, create_namespace=True)
+    larger = NOBODY | {
+        "nats": NOBODY["nats"] | {"storage": {"size": "80Gi", "className": "none-of-that-name"}}
+    }
+    with pytest.raises(helm.HelmError, match="updates to statefulset spec for fields other than"):
+        config.upgrade(CHART, "tidewright", larger)
+    servers = f"/apis/apps/v1/namespaces/{namespace}/statefulsets/nats"
+    async with await Kube.connect(cluster.kubeconfig) as kube:
+        await kube.request("DELETE", servers, query={"propagationPolicy": "Orphan"})
+    config.upgrade(CHART, "tidewright", larger)
+    (claim,) = (await asked(cluster, servers))["spec"]["volumeClaimTemplates"]
+    assert claim["spec"]["resources"]["requests"] == {"storage": "80Gi"}
+
+
 async def test_an_upgrade_leaves_the_replicas_that_an_autoscaler_has_chosen(
     cluster: Cluster, release: tuple[Any, str]
 ) -> None:
