@@ -42,6 +42,7 @@ from tidewright.log.archive import install_archive, user_beside
 from tidewright.log.connection import Log, Message
 from tidewright.log.errors import LogError
 from tidewright.log.install import Plan, install_log
+from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot, Snapshots
 from tidewright.log.snapshots import encode as encoded
 
@@ -130,7 +131,10 @@ async def test_every_service_of_each_cluster_does_what_it_does_alone(shared: Sha
             async with await shared.log(cluster, service) as log:
                 await log.adopt_slots()
                 async with log.reader([log.subjects.everything]) as reader:
-                    seen = await reader.fetch(2, timeout_s=10.0)
+                    seen: list[Record] = []
+                    async with asyncio.timeout(60):
+                        while len(seen) < 2:
+                            seen += await reader.fetch(2, timeout_s=10.0)
                 assert seen[-1].subject == f"{root}.fact.1.pod.shop.{cluster}", (cluster, service)
                 if service in DECIDERS:
                     snapshot = Snapshot(
