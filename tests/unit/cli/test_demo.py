@@ -6,6 +6,7 @@ import asyncio
 import io
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from tidewright.asking.errors import INTERRUPTED
 from tidewright.cli import main
 from tidewright.cli.chart import bars, chart, sampled
 from tidewright.cli.demo import stage
+from tidewright.cli.demo.nodes.play import NodesPlay
 from tidewright.cli.demo.objects import Windows, marks_for
 from tidewright.cli.demo.story import Story
 from tidewright.cli.demo.summary import DemoRun, as_text, summary
@@ -241,3 +243,46 @@ def test_the_console_comes_up_with_a_demo_where_it_is_asked_for(
     words = ["demo", "--story", story, "--data", str(tmp_path / "it"), *(["--console"] if wanted else [])]
     assert main.run(words) == INTERRUPTED
     assert ("console: http://127.0.0.1:1/?token=x" in capsys.readouterr().err) is wanted
+
+
+async def test_a_story_that_had_begun_before_everything_was_up_is_begun_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = SimpleNamespace(now=1000.0)
+    begins: list[float | None] = []
+    played: list[float | None] = []
+
+    class Slow:
+        """A stack that takes a minute to come up, and as long the next time."""
+
+        def __init__(self, options: StackOptions, *_: object) -> None:
+            self.options, self.console_url = options, ""
+            assert not (tmp_path / "it" / "nats").exists()  # nothing is left of the first attempt
+            begins.append(options.clock_wall)
+
+        async def __aenter__(self) -> Slow:
+            (tmp_path / "it" / "nats").mkdir()
+            clock.now += 60.0
+            return self
+
+        async def __aexit__(self, *_: object) -> None: ...
+
+    async def play(stack: Slow, *_: object) -> None:
+        played.append(stack.options.clock_wall)
+
+    async def eight() -> float:
+        return 8.0
+
+    monkeypatch.setattr(stage, "Stack", Slow)
+    monkeypatch.setattr(stage, "_play", play)
+    monkeypatch.setattr(stage, "_lead_s", eight)
+    monkeypatch.setattr(stage, "time", SimpleNamespace(time=lambda: clock.now))
+    story = NodesPlay(tmp_path / "it", None, json_output=True)
+    monkeypatch.setattr(story, "summary", lambda: "the end")
+    assert await stage.run(story) == 0
+    assert begins == [1008.0, 1060.0 + stage.LEAD_AGAIN * 60.0]
+    assert played == begins[1:]
+    printed = capsys.readouterr()
+    assert printed.out == "the end\n"
+    assert "this took 60 s" in printed.err
+    assert printed.err.count("starting:") == 1

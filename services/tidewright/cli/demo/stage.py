@@ -31,6 +31,8 @@ WITH_CONSOLE = 1.3
 """So much longer is the lead where the console comes up, too."""
 LEAD_PER_IMPORT = 8.0
 """The lead as a multiple of what one service's imports take here and now: on a busy machine it is longer."""
+LEAD_AGAIN = 1.5
+"""The lead as a multiple of what everything took to come up, where that was longer than the first lead."""
 
 TOLD = frozenset(("fact", "decision", "outcome"))
 """Classes of messages that stories are made of."""
@@ -83,26 +85,60 @@ class Play(Protocol):
         """What happened, as it is printed at the end."""
 
 
+class _Late(Exception):  # nothing is wrong: it is begun once more
+    """Everything was up after the story had begun.
+
+    Attributes:
+        took_s: wall seconds from the start until it was.
+    """
+
+    def __init__(self, took_s: float) -> None:
+        super().__init__(took_s)
+        self.took_s = took_s
+
+
 async def run(play: Play, *, console: bool = False) -> int:
-    """Play a story in its folder, which is made anew, with the web console if that is wanted; returns the exit code."""
-    folder = DataFolder.open(play.folder, "demo", fresh=True)  # before anything is written there
-    try:
-        return await _run_in(folder, play, console=console)
-    finally:
-        folder.close()
+    """Play a story in its folder, which is made anew, with the web console if that is wanted; returns the exit code.
+
+    A story of which the beginning was missed is begun once more, and not a third time.
+    """
+    lead_s: float | None = None
+    while True:
+        folder = DataFolder.open(play.folder, "demo", fresh=True)  # before anything is written there
+        try:
+            return await _run_in(folder, play, lead_s, console=console)
+        except _Late as late:
+            lead_s = LEAD_AGAIN * late.took_s
+        finally:
+            folder.close()
 
 
-async def _run_in(folder: DataFolder, play: Play, *, console: bool) -> int:
+async def _run_in(folder: DataFolder, play: Play, lead_s: float | None, *, console: bool) -> int:
+    """Play it once. With a lead that was measured it is played however late everything is up.
+
+    Raises:
+        _Late: the story had begun by then.
+    """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     if task is not None:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, task.cancel)
-    print(play.heading(), file=sys.stderr, flush=True)
-    wall = time.time() + await _lead_s() * (WITH_CONSOLE if console else 1.0)
+    if lead_s is None:
+        print(play.heading(), file=sys.stderr, flush=True)
+    begun = time.time()
+    wall = begun + (await _lead_s() * (WITH_CONSOLE if console else 1.0) if lead_s is None else lead_s)
     options = replace(play.options(wall), console=console)
     try:
         with (play.folder / "services.log").open("w") as logs:
             async with Stack(options, Printer(logs, as_json=True), folder) as stack:
+                took_s = time.time() - begun
+                if lead_s is None and begun + took_s > wall:
+                    print(
+                        f"this took {took_s:.0f} s, and the story had begun by then: once more from the beginning",
+                        file=sys.stderr,
+                        flush=True,
+                    )
+                    raise _Late(took_s)
                 if stack.console_url:
                     print(
                         f"console: {stack.console_url} (lets in one browser, once)",
