@@ -241,6 +241,8 @@ class Services:
         self.installed = False
         self.kubeconfigs: dict[str, Path] = {}
         """Of services that reach the cluster otherwise than the test does."""
+        self.ready_within_s = READY_WITHIN_S
+        """For how long each may take to be ready; more where it waits for something that is started after it."""
         self.others: list[Services] = []
         self.external_metrics_url = "" if cluster.embedded else cluster.side_url
         """Where the watcher asks; empty for the API server."""
@@ -283,7 +285,7 @@ class Services:
                 command += ["--external-metrics-url", self.external_metrics_url]
             if not self.cluster.embedded:
                 command += ["--resource-metrics-url", self.cluster.side_url]
-        return Program(name, tidewright(*command, *more))
+        return Program(name, tidewright(*command, *more), ready_within_s=self.ready_within_s)
 
     async def log(self) -> Log:
         """A connection to the log of this test."""

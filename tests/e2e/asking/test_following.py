@@ -39,7 +39,7 @@ def test_what_comes_is_shown_as_it_comes(running: tuple[str, ...]) -> None:
         line = process.stdout.readline()  # ends the test when nothing comes, by the suite's time limit
         assert f'"name": "{name}"' in line
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "")
 
 

@@ -85,7 +85,7 @@ def server(folder: Path) -> Iterator[str]:
     thread.start()
 
     def run(work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, loop).result(30)
+        return asyncio.run_coroutine_threadsafe(work, loop).result(90)
 
     nats = EmbeddedServer(folder)
     try:

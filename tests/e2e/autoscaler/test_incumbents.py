@@ -255,6 +255,7 @@ async def test_one_that_came_while_nobody_looked_is_not_acted_beside(
             await rival.comes()
             async with rival.renewing():
                 status = (await world.get(wpa))["status"]
+                second.ready_within_s *= 2  # the watcher that it waits for is started after it
                 alone = asyncio.create_task(second.start("actuator"))
                 await second.until_said("actuator", NOBODY)
                 assert f"It waits: {NOBODY}" in await explain(services, world)

@@ -315,6 +315,6 @@ def asked(cluster: Cluster, *arguments: str, manifest: Any = None) -> tuple[int,
     command = [str(Path(sys.executable).parent / "kubectl"), "--kubeconfig", str(cluster.kubeconfig)]
     text = None if manifest is None else msgspec.json.encode(manifest).decode()
     answer = subprocess.run(
-        [*command, *arguments], capture_output=True, text=True, timeout=30, check=False, input=text
+        [*command, *arguments], capture_output=True, text=True, timeout=60, check=False, input=text
     )
     return answer.returncode, answer.stdout, answer.stderr
