@@ -11,9 +11,9 @@ import pytest
 
 from tests.e2e.conftest import tidewright
 
-pytestmark = pytest.mark.timeout(240)
-WITHIN_S = 200.0
-"""Wall seconds: half a minute of them for what comes up before the story begins, on a busy machine."""
+pytestmark = pytest.mark.timeout(400)
+WITHIN_S = 360.0
+"""Wall seconds: on a very busy machine everything takes a minute to come up, and the story is begun once more."""
 
 
 async def test_it_scales_up_and_down_explains_both_and_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+import pytest
+
 from tests import waiting
 from tests.e2e.autoscaler.world import shell
 from tests.e2e.conftest import tidewright
@@ -19,6 +21,8 @@ from tidewright.events.outcomes import Rejected
 from tidewright.events.provisioning import IncreaseNodeGroup, PlanScaleUp
 from tidewright.events.spread import ChangeLedger
 from tidewright.provisioning.fold.common import DID_NOT_COME
+
+pytestmark = pytest.mark.timeout(400)  # a dozen programs and waits, one after the other
 
 LABELS = {"app": "tw"}
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
