@@ -19,6 +19,7 @@ from tests.dealing import dealt, usual_s
 from tests.nats_server import EmbeddedServer
 from tidewright.log.connection import Log
 from tidewright.log.install import Plan, install_log
+from tidewright.log.outage import OUTAGE, Outage
 
 # Every service that a test starts would compile everything anew: half of the processor time that its start takes.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -87,6 +88,12 @@ def plain_logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     structlog.reset_defaults()
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture(autouse=True)
+def no_outage_of_before() -> None:
+    """A process says once that a log is away and once that it answers again: not of the log of the test before."""
+    vars(OUTAGE).update(vars(Outage()))
 
 
 @pytest.fixture

@@ -41,7 +41,10 @@ from tidewright.host.webhook import certificates
 from tidewright.kube.customworkloads import WHITELIST_CONFIG_MAP, WHITELIST_KEY
 from tidewright.log import errors
 from tidewright.log.connection import Log, Message
+from tidewright.spread.admission import books
+from tidewright.spread.admission import endpoint as admission
 from tidewright.spread.admission.books import Book
+from tidewright.spread.ledger import ledger as ledgers
 from tidewright.spread.state import State
 
 
@@ -55,8 +58,9 @@ def in_force(replica: Replica) -> bool:
 
 
 async def test_500_pods_by_8_clients_at_3_replicas_one_killed_land_exactly(
-    nats: EmbeddedServer, log: Log
+    nats: EmbeddedServer, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(books, "GIVE_UP_S", 60.0)  # nobody is refused for want of processor time
     await say(log, spread_fact(spec(100, 150, None)), *deployment(500))
     async with deciding(log) as host, replicas(nats, 3) as endpoints:
         await until(lambda: all(map(in_force, endpoints)))
@@ -174,7 +178,12 @@ async def test_a_deleted_pods_place_is_offered_at_once(nats: EmbeddedServer, log
         assert subset_of(await endpoint.admit("r3", new_pod())) == "a"
 
 
-async def test_who_replaces_an_evicted_pod_waits_for_its_place(nats: EmbeddedServer, log: Log) -> None:
+async def test_who_replaces_an_evicted_pod_waits_for_its_place(
+    nats: EmbeddedServer, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As long as a busy machine takes until the decider has said that the place is free.
+    monkeypatch.setattr(admission, "EVICTED_WAIT_S", 60.0)
+    monkeypatch.setattr(ledgers, "EVICTED_WITHIN_S", 60.0)
     await say(log, spread_fact(spec(1, None)), *deployment(2))
     async with deciding(log) as host, replicas(nats, 1) as (endpoint,):
         first = await first_placed(endpoint, host, log)
