@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,6 +21,7 @@ from tidewright.host.fold.order import Fold
 from tidewright.host.loop.membership import rendezvous, shares
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log import envelope
+from tidewright.log.commit_pacing import Pace
 from tidewright.log.subjects import Slot, Subjects
 
 EVERY = tuple(Slot(str(i)) for i in range(SLOTS))
@@ -55,6 +57,8 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in ("host", "commit", "firing"):
         monkeypatch.setattr(f"tidewright.host.loop.{module}.time", Clock)
+    # By the machine's clock as much would be committed a second as the machine is fast.
+    monkeypatch.setattr("tidewright.host.loop.host.Pace", partial(Pace, Clock.monotonic))
     monkeypatch.setattr("asyncio.to_thread", at_once)
 
 
