@@ -41,6 +41,10 @@ ATTACKERS = (*EVERY, READER, ARCHIVER)
 STREAMS = (STREAM, f"KV_{members_of(STREAM)}", *(f"OBJ_{bucket(STREAM, name)}" for name in DECIDERS))
 BIN = Path(sys.executable).parent / "nats-server"
 STARTED_WITHIN_S = 60.0
+ANSWERED_S = 60.0
+"""What is answered, is within this, on a machine that does much else, too."""
+REFUSED_S = 0.5
+"""So long is waited for an answer that is not to come."""
 
 
 @contextmanager
@@ -129,11 +133,18 @@ async def asked(client: Client, subject: str, body: object = None, reply: str = 
     await client.flush()
 
 
-async def answer(client: Client, subject: str, body: object = None, **headers: str) -> dict[str, Any]:
+async def answered(client: Client, subject: str, body: object = None, **headers: str) -> dict[str, Any]:
+    """What the server answers to what it does answer; an error, too."""
+    return await answer(client, subject, body, within_s=ANSWERED_S, **headers)
+
+
+async def answer(
+    client: Client, subject: str, body: object = None, *, within_s: float = REFUSED_S, **headers: str
+) -> dict[str, Any]:
     """What the server answers; `{"error": ...}` when it refuses, answers nothing, or nobody is there."""
     payload = body if isinstance(body, bytes) else msgspec.json.encode(body) if body is not None else b""
     try:
-        got = await client.request(subject, payload, timeout=0.5, headers=headers or None)
+        got = await client.request(subject, payload, timeout=within_s, headers=headers or None)
     except (nats.errors.Error, TimeoutError) as error:
         return {"error": repr(error)}
     found: dict[str, Any] = msgspec.json.decode(got.data) if got.data else {}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.bus import STREAM, Bus, answer, served
+from tests.attacks.bus import STREAM, Bus, answer, answered, served
 from tests.attacks.conftest import filled
 from tests.ports import free_port
 from tests.waiting import until
@@ -50,7 +50,7 @@ async def erased_and_brought_back(attacker: str, folder: Path) -> None:
         assert len(before) == last
         async with bus.client(attacker) as client:
             mine = f"tw.prod.checkpoint.1.{attacker}.erased"
-            await answer(client, mine, b"{}", **{"Nats-Rollup": "all"})
+            await answered(client, mine, b"{}", **{"Nats-Rollup": "all"})
         assert await log.bounds() == (last + 1, last + 1)
         assert (await archived(archive, last + 1))[:last] == before
 
@@ -73,7 +73,7 @@ async def erased_and_brought_back(attacker: str, folder: Path) -> None:
         assert found == before
         # The archive goes on behind what it has.
         async with bus.client("watcher") as client:
-            await answer(client, "tw.prod.fact.1.pod.shop.later", b"{}")
+            await answered(client, "tw.prod.fact.1.pod.shop.later", b"{}")
         assert (await archived(archive, last + 2))[-1][1] == "tw.prod.fact.1.pod.shop.later"
 
 
@@ -102,7 +102,7 @@ async def test_who_empties_the_bucket_of_members_puts_nobody_out(attacker: str, 
         await membership.join()
         bucket = members_of(STREAM)
         for _ in range(5):
-            got = await answer(client, f"$KV.{bucket}.{attacker}.x", b"1", **{"Nats-Rollup": "all"})
+            got = await answered(client, f"$KV.{bucket}.{attacker}.x", b"1", **{"Nats-Rollup": "all"})
             assert "seq" in got  # the server lets it
         heard = asyncio.Event()
         async with Reader(log, (f"$KV.{bucket}.spread.>",), got["seq"], stream=f"KV_{bucket}") as reader:

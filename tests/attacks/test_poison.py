@@ -50,7 +50,7 @@ async def put(client: Client, subject: bytes, headers: bytes, body: bytes) -> No
     line = b" ".join((verb, subject, inbox.encode(), sizes.encode()))
     await client._send_command(line + b"\r\n" + headers + body + b"\r\n")
     await client._flush_pending()
-    assert b'"seq"' in (await answer.next_msg(5.0)).data
+    assert b'"seq"' in (await answer.next_msg(60.0)).data
 
 
 @pytest.mark.parametrize("poison", POISON)

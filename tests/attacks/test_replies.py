@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.attacks.bus import ATTACKERS, CLUSTER, ROOT, STREAM, Bus, answer, asked
+from tests.attacks.bus import ATTACKERS, CLUSTER, ROOT, STREAM, Bus, answered, asked
 from tidewright.asking.services import EVERY
 from tidewright.cli.contract.permissions import imports
 from tidewright.log.install import members_of
@@ -54,7 +54,7 @@ async def test_no_answer_lands_on_the_log_or_in_a_bucket(bus: Bus, attacker: str
     before = await bus.contents()
     async with bus.client(attacker) as client:
         for subject, body in questions(attacker):
-            got = await answer(client, subject, body)
+            got = await answered(client, subject, body)
             assert not isinstance(got.get("error"), str), (subject, got)  # somebody answers
             for target in TARGETS:
                 await asked(client, subject, body, reply=target)
@@ -70,7 +70,7 @@ async def test_nothing_that_is_pulled_is_stored_again(bus: Bus, attacker: str) -
         for target in TARGETS:
             for pattern in (f"{ROOT}.>", target if target.startswith(ROOT) else f"{ROOT}.fact.>"):
                 config = {"ack_policy": "none", "filter_subject": pattern, "mem_storage": True}
-                made = await answer(client, create, {"stream_name": STREAM, "config": config})
+                made = await answered(client, create, {"stream_name": STREAM, "config": config})
                 body = {"batch": 20, "expires": 1_000_000_000, "idle_heartbeat": 100_000_000}
                 await asked(client, f"{pull}.{made['name']}", body, reply=target)
         await asyncio.sleep(0.5)
