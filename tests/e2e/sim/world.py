@@ -45,8 +45,9 @@ async def until(
         """Take in what comes next; whether it is as wanted then."""
         nonlocal listed
         match await anext(stream):
-            case ListStarted():
+            case ListStarted():  # again, where history was lost: what is not listed yet is not gone
                 objects.clear()
+                listed = False
             case Page(objects=raws):
                 for raw in raws:
                     obj = json.loads(raw)
