@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from tests.e2e.conftest import Services
-from tests.e2e.spread.world import World, deployment, spread, subset
+from tests.e2e.spread.world import World, deployment, places, spread, subset
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -34,9 +35,17 @@ async def test_unschedulable_pods_move_on_and_the_subset_is_closed(world: World,
             scheduleStrategy=adaptive,
         ),
     )
+    await world.in_force()
+    seen: list[dict[str, int]] = []
+
+    def moved_on(pods: dict[str, dict[str, Any]]) -> bool:
+        seen.append(places(pods.values()))
+        return seen[-1] == {"b": 5}
+
+    watching = asyncio.create_task(world.until_pods(moved_on))  # where they are at first does not last
     await world.make(world.deployments, deployment("web", 5))
-    await world.until_spread({"a": 3, "b": 2})
-    await world.until_spread({"b": 5})
+    await watching
+    assert {"a": 3, "b": 2} in seen
     found = await world.until(
         f"{world.spreads}/web", lambda ws: conditions(ws) == {"a": "False", "b": "True"}
     )
@@ -51,6 +60,7 @@ async def test_fixed_leaves_unschedulable_pods_where_they_are(world: World, spre
     await world.make(
         world.spreads, spread("web", WEB, subset("a", 2, requiredNodeSelectorTerm=NOWHERE), subset("b"))
     )
+    await world.in_force()
     await world.make(world.deployments, deployment("web", 4))
     await world.until(f"{world.deployments}/web", lambda d: d.get("status", {}).get("readyReplicas", 0) == 2)
     pods = await world.until_spread({"a": 2, "b": 2})

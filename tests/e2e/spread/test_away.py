@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import os
 import signal
@@ -42,20 +43,24 @@ class Away:
         self.services, self.world, self.port = services, world, free_port()
         self.process: asyncio.subprocess.Process | None = None
 
-    async def start(self, *more: str) -> None:
-        """Start it, and wait until the API server calls it."""
+    async def start(self, *more: str, replicas: int = 1) -> None:
+        """Start it, and wait until the API server trusts so many replicas."""
         on = ("--nats", self.services.nats_url, "--cluster", self.services.name, "--log-format", "json")
         at = () if "--service" in more else ("--port", str(self.port))
         self.process = await asyncio.create_subprocess_exec(
             *tidewright("run", "spread-admission", *on, *at, *more), stderr=asyncio.subprocess.DEVNULL
         )
-        await waiting.until(self.configured)
+        await waiting.until(self.trusted, lambda trusted: trusted == replicas)
 
-    async def configured(self) -> bool:
+    async def trusted(self) -> int:
+        """How many replicas the API server trusts, by what is written last of the two."""
         with contextlib.suppress(KubeError):
-            found = await self.world.get(VALIDATING)
-            return any(hook["clientConfig"].get("caBundle") for hook in found["webhooks"])
-        return False
+            (bundle,) = {
+                hook["clientConfig"].get("caBundle", "")
+                for hook in (await self.world.get(VALIDATING))["webhooks"]
+            }
+            return base64.b64decode(bundle).count(b"BEGIN CERTIFICATE")
+        return 0
 
     async def end(self, how: signal.Signals) -> None:
         """Send a signal; wait for its end, unless that freezes it."""
@@ -123,7 +128,7 @@ async def test_the_cluster_goes_on_everywhere_without_an_endpoint(
 ) -> None:
     await away.start()
     await away.end(how)
-    assert await away.configured()  # it had no time to take them away
+    assert await away.trusted() == 1  # it had no time to take them away
     await goes_on(world)
     for name in ("kube-system", "tidewright"):
         async with in_namespace(kube, name) as other:
@@ -185,18 +190,17 @@ async def test_the_last_replica_takes_the_configurations_away(world: World, away
     address = f"https://127.0.0.1:{away.port}" if behind == "--url" else "tidewright/spread-admission:443"
     await away.start(behind, address, "--failure-policy", "Fail", "--drain", "0.1")
     other = Away(away.services, world)
-    await other.start("--service", "tidewright/spread-admission:443", "--drain", "0.1")
+    await other.start("--service", "tidewright/spread-admission:443", "--drain", "0.1", replicas=2)
     await other.end(signal.SIGTERM)
-    assert await away.configured()  # one is left
+    await waiting.until(away.trusted, lambda trusted: trusted == 1)  # one is left
     await away.end(signal.SIGTERM)
+    # Its end waits for that, but not for long: on a busy machine the actuator carries it out a moment later.
     for path in (MUTATING, VALIDATING):
-        with pytest.raises(KubeError) as gone:
-            await world.get(path)
-        assert gone.value.status == 404
-    definition = await world.get(
-        f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{hooks.DEFINITION}"
+        await until(world.kube, path.rpartition("/")[0], lambda found: hooks.NAME not in found)
+    await world.until(
+        f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{hooks.DEFINITION}",
+        lambda definition: definition["spec"]["conversion"]["strategy"] == "None",
     )
-    assert definition["spec"]["conversion"]["strategy"] == "None"
 
 
 async def test_what_is_announced_is_narrow(world: World, away: Away) -> None:

@@ -98,6 +98,7 @@ async def test_pods_of_a_lost_node_are_replaced_in_their_subset(
         subset("b", requiredNodeSelectorTerm=on("b")),
     )
     await world.make(world.spreads, spread("web", WEB, *subsets))
+    await world.in_force()
     await world.make(world.deployments, machines.deployment(7))
     await world.until(f"{world.deployments}/web", running(7))
     seen: dict[str, int] = {}
@@ -137,6 +138,7 @@ async def test_a_subset_whose_only_node_is_lost_is_left_when_it_is_adaptive(
     )
     adaptive = {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 1}}
     await world.make(world.spreads, spread("web", WEB, *subsets, scheduleStrategy=adaptive))
+    await world.in_force()
     await world.make(world.deployments, machines.deployment(5))
     await world.until(f"{world.deployments}/web", running(5))
     before = await world.until_spread({"a": 3, "b": 2})

@@ -38,6 +38,7 @@ async def test_a_subset_reopens_and_pods_are_brought_back_once_it_has_room(
     adaptive = {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 2}}
     subsets = (subset("a", 2, requiredNodeSelectorTerm=room), subset("b"))
     await world.make(world.spreads, spread("web", WEB, *subsets, scheduleStrategy=adaptive))
+    await world.in_force()
     await world.make(world.deployments, deployment("web", 4))
     await world.until_spread({"b": 4})
     await world.until(f"{world.spreads}/web", lambda ws: conditions(ws) == {"a": "False", "b": "True"})

@@ -104,6 +104,7 @@ async def test_the_elastic_example(world: World, spreading: Services) -> None:
 
 async def test_the_multi_domain_example(world: World, spreading: Services) -> None:
     await world.make(world.spreads, spread("web", WEB, subset("a", 10), subset("b", 10)))
+    await world.in_force()
     await world.make(world.deployments, unscheduled("web", 20))
     await world.until_spread({"a": 10, "b": 10})
     await limits(world, 6, 14)
@@ -137,14 +138,17 @@ async def test_a_rolling_update_keeps_the_subsets(world: World, spreading: Servi
 
     await world.until_spread({"a": 3, "b": 7}, new)
     await world.until_spread({"a": 3, "b": 7})
-    found = await world.until(
-        f"{world.spreads}/web", lambda ws: len(ws["status"].get("versionedSubsetStatuses", {})) == 1
-    )
-    assert [s["replicas"] for s in found["status"]["subsetStatuses"]] == [3, 7]
+
+    def settled(ws: dict[str, Any]) -> bool:  # the old version goes before the last new pod is known
+        counts = [s["replicas"] for s in ws["status"]["subsetStatuses"]]
+        return len(ws["status"].get("versionedSubsetStatuses", {})) == 1 and counts == [3, 7]
+
+    await world.until(f"{world.spreads}/web", settled)
 
 
 async def test_flapping_replicas_never_exceed_a_limit(world: World, spreading: Services) -> None:
     await world.make(world.spreads, spread("web", WEB, subset("a", 5), subset("b", 8), subset("c")))
+    await world.in_force()
     await world.make(world.deployments, unscheduled("web", 4))
     await world.until_spread({"a": 4})
     most = {"a": 0}
@@ -176,6 +180,7 @@ async def test_flapping_replicas_never_exceed_a_limit(world: World, spreading: S
 
 async def test_percentages_follow_the_replicas_at_once(world: World, spreading: Services) -> None:
     await world.make(world.spreads, spread("web", WEB, subset("a", "50%"), subset("b", "50%")))
+    await world.in_force()
     await world.make(world.deployments, unscheduled("web", 4))
     await world.until_spread({"a": 2, "b": 2})
     await world.scale("web", 20)

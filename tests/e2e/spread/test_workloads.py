@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests import waiting
 from tests.e2e.conftest import Services
 from tests.e2e.sim.world import until
 from tests.e2e.spread.world import World, places, spread, subset, subset_of, template
@@ -86,15 +87,17 @@ def owner(obj: dict[str, Any]) -> dict[str, Any]:
 
 async def until_allowed(world: World, manifest: dict[str, Any]) -> None:
     """Make a spread as soon as its target's kind is known to be allowed."""
-    for attempt in range(200):
+
+    async def made() -> bool:
         try:
             await world.make(world.spreads, manifest)
         except KubeError as error:
-            if "whitelist" not in str(error) or attempt == 199:
+            if "whitelist" not in str(error):
                 raise
-            await asyncio.sleep(0.05)
-            continue
-        return
+            return False
+        return True
+
+    await waiting.until(made, every_s=0.05)
 
 
 async def test_a_stateful_set_is_spread_by_ordinals(world: World, spreading: Services) -> None:

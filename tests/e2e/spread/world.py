@@ -73,6 +73,10 @@ class World:
         by_name = await until(self.kube, collection, lambda objects: name in objects and holds(objects[name]))
         return by_name[name]
 
+    async def in_force(self, name: str = "web") -> None:
+        """Wait until a spread is looked after; pods that come with it are held for a moment only, then go in untouched."""
+        await self.until(f"{self.spreads}/{name}", lambda found: "status" in found)
+
     async def until_spread(
         self, expected: dict[str, int], where: Callable[[Object], bool] = lambda _: True
     ) -> dict[str, Object]:
