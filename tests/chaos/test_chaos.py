@@ -31,7 +31,7 @@ def test_the_end_of_the_scenario_has_one_fixed_point() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 async def test_kills_of_everything_lose_and_double_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -149,7 +149,6 @@ def template(image: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 async def test_an_operator_resizes_rolls_out_holds_goes_on_and_goes_back(
     kube: Kube, namespace: str, cluster: Cluster, services: Services
 ) -> None:

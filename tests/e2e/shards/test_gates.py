@@ -97,7 +97,6 @@ class Election:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 async def test_new_pods_stand_by_until_the_old_ones_are_gone(
     kube: Kube, namespace: str, services: Services
 ) -> None:

@@ -37,7 +37,7 @@ def member_id(found: dict[str, Any], name: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(600)
 async def test_four_to_eight_to_five_shards_under_load(
     kube: Kube, namespace: str, services: Services, workers: Workers
 ) -> None:

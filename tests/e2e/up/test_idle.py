@@ -42,7 +42,7 @@ async def settled(log: Log) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(500)
 async def test_an_idle_stack_writes_less_than_a_megabyte_a_day(tmp_path: Path) -> None:
     up = await Up.start(tmp_path / "data", "--max-bytes", "1000000000")
     try:

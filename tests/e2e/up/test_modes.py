@@ -91,6 +91,7 @@ async def objects(kube: Kube, installed: list[str]) -> Any:
         "metadata": {"name": "modal"},
     }
     await post(kube, WPAS, {**scaler, "spec": SPEC})
+    await until(lambda: ready(kube), lambda count: count == 1)
     async with asyncio.timeout(60):  # until the cluster's own controllers have nothing more to do
         before = await versions(kube)
         while True:
@@ -103,12 +104,16 @@ async def objects(kube: Kube, installed: list[str]) -> Any:
         await kube.request("DELETE", f"{path}/modal")
 
 
+async def ready(kube: Kube) -> int:
+    found = msgspec.json.decode((await kube.request("GET", f"{DEPLOYMENTS}/modal")).body)
+    return int((found.get("status") or {}).get("availableReplicas") or 0)
+
+
 async def replicas(kube: Kube) -> int:
     found = msgspec.json.decode((await kube.request("GET", f"{DEPLOYMENTS}/modal")).body)
     return int(found["spec"]["replicas"])
 
 
-@pytest.mark.timeout(240)  # a stack is started twice
 async def test_nothing_changes_beside_a_cluster_until_it_is_told_to_act(
     start: Callable[..., Any], cluster: Cluster, kube: Kube, objects: None
 ) -> None:

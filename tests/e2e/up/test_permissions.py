@@ -116,12 +116,12 @@ async def test_a_service_cannot_write_what_is_anothers(guarded: int, service: st
 
 async def test_a_service_finds_what_was_said_before_with_its_own_rights(guarded: int) -> None:
     """As it has to when it has learnt to read what it did not read before."""
-    async with await Log.connect(url(guarded, "watcher"), CLUSTER, timeout_s=5.0) as log:
+    async with await Log.connect(url(guarded, "watcher"), CLUSTER, timeout_s=10.0) as log:
         subjects = [log.subjects.fact(ALL, "node", "", name) for name in ("a", "b", "c")]
         first = [(await log.commit([Message(subject, b"{}")])).last_seq for subject in subjects[:2]]
         for subject in subjects[1:]:
             await log.commit([Message(subject, b"{}")])
-    async with await Log.connect(url(guarded, "provisioning"), CLUSTER, timeout_s=5.0) as log:
+    async with await Log.connect(url(guarded, "provisioning"), CLUSTER, timeout_s=10.0) as log:
         await log.adopt_slots()
         found = await last_words_of_all(log, [log.subjects.facts("*", "node")], first[-1])
     assert [(record.seq, record.subject) for record in found] == list(zip(first, subjects, strict=False))
@@ -138,8 +138,9 @@ async def test_snapshots_are_their_services_own(guarded: int) -> None:
         assert await mine.put(snapshot, b"later state", keep=True)  # a second one ends the first's chunks
         assert await mine._object("autoscaler", "0.v1") == b"later state"
         assert await mine.history("autoscaler", Slot("0")) == [1]
-    async with await Log.connect(url(guarded, READER), CLUSTER) as log:
+    async with await Log.connect(url(guarded, READER), CLUSTER, timeout_s=10.0) as log:
         assert await Snapshots(log)._object("autoscaler", "0.v1") == b"later state"
+    async with await Log.connect(url(guarded, READER), CLUSTER, timeout_s=0.5) as log:
         with pytest.raises(LogError):
             await log.commit([Message(log.subjects.config("clock"), b"{}")])
     async with await Log.connect(url(guarded, "spread"), CLUSTER, timeout_s=0.5) as log:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import tidewright
-from tests.e2e.up.test_up import start
+from tests.e2e.up.test_up import Up, start
 from tidewright.events import registry
 from tidewright.events.base import ObjectRef
 from tidewright.events.config import KeysSet
@@ -55,6 +56,10 @@ def forgeries(log: Log) -> list[Message]:
     ]
 
 
+def doubts(up: Up, program: str) -> bool:
+    return up.count(program, "a message on the log is not believed") >= 1
+
+
 async def asked(*arguments: str) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
         *tidewright(*arguments), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
@@ -89,9 +94,9 @@ async def test_what_is_forged_has_no_effect_and_the_services_go_on(
     again = await start("--services", RUN)
     await again.ready()
     await again.until(lambda: again.count("spread-admission", "the API server trusts this replica") == 1)
-    assert again.count("actuator", "acting") == 1
-    for program in ("actuator", "provisioning", "spread-admission"):
-        assert again.count(program, "a message on the log is not believed") >= 1, program
+    await again.until(lambda: again.count("actuator", "acting") == 1)
+    for program in ("actuator", "provisioning", "spread-admission"):  # each in its own time
+        await again.until(functools.partial(doubts, again, program))
     log = ("--nats", again.said(r"log +(\S+),"))
     async with await Kube.connect(Path(again.said(r"export KUBECONFIG=(\S+)"))) as kube:
         with pytest.raises(KubeError, match="evil") as refused:
