@@ -18,6 +18,7 @@ from tests.e2e.shards.world import Workers, make_orders, owners, sets_path, shar
 from tests.e2e.sim.world import merge, send, until
 from tidewright.cli.main import run
 from tidewright.kube.client import Kube
+from tidewright.sharding.keyspace import parse_runs
 from tidewright.sharding.wire import document_of
 
 
@@ -47,7 +48,7 @@ async def test_an_operator_looks_plans_moves_pins_drains_and_freezes(
     shards = Command(workers.cluster.kubeconfig, namespace, services)
 
     async def until_set(holds: Any) -> None:
-        await until(kube, sets, lambda found: holds(found["orders"]), timeout_s=40)
+        await until(kube, sets, lambda found: holds(found["orders"]))
 
     def owner(found: dict[str, Any], slot: int) -> str:
         return document_of(found["status"]["assignment"]).slots[slot].owner.partition("#")[0]
@@ -101,6 +102,10 @@ async def test_an_operator_looks_plans_moves_pins_drains_and_freezes(
     await until_set(lambda found: owners(found) == {"a": 32, "b": 32})
     assert "no key changes its owner" in await shards("double", "--yes")
     await until_set(lambda found: owners(found) == {"a": 64, "b": 64})
+    # Whose they are the set says at once, that they act on them the members, once they have heard of it.
+    await until(
+        kube, sets.replace("shardsets", "shardmembers"), lambda found: acting(found) == list(range(128))
+    )
 
     assert "external workers" in await shards("resize", "4", "--yes", code=2)
     assert "no rollout" in await shards("rollout", "status", code=2)
@@ -127,6 +132,12 @@ async def test_an_operator_looks_plans_moves_pins_drains_and_freezes(
     assert "cannot be moved" in await shards("move", "1", "a", "--set", "service/autoscaler", code=2)
     assert "facts/s" in await shards("plan", "--set", "service/autoscaler", log=True)
     assert "rendezvous" in await shards("explain", "shop", "--set", "service/autoscaler", log=True)
+
+
+def acting(members: dict[str, dict[str, Any]]) -> list[int]:
+    """The slots on which members say that they act."""
+    told = ((member.get("status") or {}).get("acting") or "" for member in members.values())
+    return sorted(slot for text in told for slot in parse_runs(text))
 
 
 TOLD = {
@@ -160,7 +171,7 @@ async def test_an_operator_resizes_rolls_out_holds_goes_on_and_goes_back(
             made = (found["runs"].get("status") or {}).get("rollout") or {}
             return all(made.get(key) == value for key, value in expected.items())
 
-        await until(kube, sets, holds, timeout_s=40)
+        await until(kube, sets, holds)
 
     async def images() -> list[str]:
         pods = await send(kube, "GET", f"/api/v1/namespaces/{namespace}/pods")
@@ -194,9 +205,12 @@ async def test_an_operator_resizes_rolls_out_holds_goes_on_and_goes_back(
     await rollout(state="Complete", outdated=[])
     assert await images() == ["two"] * 3
 
+    # It does not come to its end, which would make it the last good one, before it is undone.
+    await merge(kube, f"{sets}/runs", {"spec": {"rollout": {"minReady": "1h"}}})
     await merge(kube, f"{templates}/runs-template", template("three"))
     await rollout(state="Progressing")
     await shards("rollout", "undo", "--yes")
+    await merge(kube, f"{sets}/runs", {"spec": {"rollout": {"minReady": "0.2s"}}})
     await rollout(state="Complete", outdated=[])
     assert await images() == ["two"] * 3
     assert "cannot move a slot" in await shards("move", "1", "runs-0", "--yes", code=2)

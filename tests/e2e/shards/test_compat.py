@@ -128,7 +128,7 @@ async def test_a_propeller_fleet_is_made_repaired_and_replaced(
 
     nobody = {"shardmanager.yaml": '{"managers": []}'}
     await send(kube, "PATCH", path, {"data": nobody}, "application/merge-patch+json")
-    await until(kube, leases, lambda found: not found[LOCK]["spec"].get("holderIdentity"), timeout_s=20)
+    await until(kube, leases, lambda found: not found[LOCK]["spec"].get("holderIdentity"))
 
 
 def template() -> dict[str, Any]:

@@ -123,7 +123,7 @@ async def test_new_pods_stand_by_until_the_old_ones_are_gone(
 
     tasks = [asyncio.create_task(election.follow()), asyncio.create_task(election.run())]
     try:
-        await until(kube, sets, whole(2), timeout_s=40)
+        await until(kube, sets, whole(2))
         await everybody_acts(2)
         before = set(election.acting)
         await merge(kube, f"{sets}/runs", {"spec": {"workers": {"replicas": 4}}})

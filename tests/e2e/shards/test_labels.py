@@ -56,7 +56,7 @@ async def test_objects_that_missed_their_label_get_it_and_a_legal_one_of_a_user_
             if name != "own"
         )
 
-    found = await until(kube, maps, labelled, timeout_s=30)
+    found = await until(kube, maps, labelled)
     assert found["own"]["metadata"]["labels"]["shard-key"] == "5"
     assert "labels" not in found["stranger"]["metadata"]
 
@@ -64,11 +64,11 @@ async def test_objects_that_missed_their_label_get_it_and_a_legal_one_of_a_user_
         conditions = found["orders"].get("status", {}).get("conditions", ())
         return any(c["type"] == "Unlabelled" and c["status"] == "False" for c in conditions)
 
-    await until(kube, sets, well, timeout_s=30)
+    await until(kube, sets, well)
     late = {"name": "late", "labels": {"example": "run"}}
     await send(kube, "POST", maps, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": late})
     labels["late"] = {}
-    await until(kube, maps, labelled, timeout_s=30)
+    await until(kube, maps, labelled)
 
     # New ones have it from the start, once the API server asks us.
     await services.start("shard-labels")
@@ -86,7 +86,7 @@ async def test_objects_that_missed_their_label_get_it_and_a_legal_one_of_a_user_
     assert moved["metadata"]["labels"]["shard-key"] == fresh["metadata"]["labels"]["shard-key"]
     generated = await made(generateName="gen-")
     labels[generated["metadata"]["name"]] = {}
-    await until(kube, maps, labelled, timeout_s=30)
+    await until(kube, maps, labelled)
 
 
 async def test_objects_are_made_without_the_endpoint_and_it_labels_for_the_api_server_alone(

@@ -38,7 +38,7 @@ async def test_no_object_is_worked_on_by_two_workers_and_none_is_left_alone_for_
         def shared(found: Any) -> bool:
             return owners(found.get("orders", {})) == expected
 
-        await until(kube, sets, shared, timeout_s=40)
+        await until(kube, sets, shared)
 
     await services.start("watcher", "shard-manager", "actuator")
     # By number alone: slots would follow what is measured of each, which on a busy machine is anything.
