@@ -99,6 +99,8 @@ class Endpoint:
         self._news = asyncio.Event()
         """Set when there are other sets, or other modes."""
         self._acting = Acting()
+        self._modes_read = asyncio.Event()
+        self._current = asyncio.Event()
         self.sets = Sets(log, self._news.set)
         registry_ = process.health.metrics.registry
         self._requests = Counter(
@@ -110,12 +112,12 @@ class Endpoint:
 
     @property
     def current(self) -> asyncio.Event:
-        """Set once the sets were read."""
-        return self.sets.current
+        """Set once the sets were read, and the modes: before, nobody has said that it may not act."""
+        return self._current
 
     def following(self) -> Sequence[Coroutine[Any, Any, None]]:
         """The sets read on, and the modes."""
-        return (self.sets.follow(), self._mind_modes())
+        return (self.sets.follow(), self._mind_modes(), self._mind_both())
 
     def standing(self, log: Log, process: Process) -> Standing:
         """As the modes have it that are in force for the shard manager; known while a set needs labels."""
@@ -146,7 +148,13 @@ class Endpoint:
         while True:
             with contextlib.suppress(errors.LogUnavailable):
                 await self._read_modes()
-            await asyncio.sleep(MODES_S)
+                self._modes_read.set()
+            await asyncio.sleep(MODES_S if self._modes_read.is_set() else AWAY_S)
+
+    async def _mind_both(self) -> None:
+        await self.sets.current.wait()
+        await self._modes_read.wait()
+        self._current.set()
 
     async def _read_modes(self) -> None:
         record = await self._log.last(self._log.subjects.config(MODES))
