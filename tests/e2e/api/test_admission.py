@@ -47,7 +47,7 @@ async def register(client: Client, hooks: WebhookServer) -> AsyncIterator[Regist
                     "sideEffects": "None",
                     "admissionReviewVersions": ["v1"],
                     "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": client.namespace}},
-                    "timeoutSeconds": 3,
+                    "timeoutSeconds": 30,
                     **webhook,
                 }
             )

@@ -95,7 +95,9 @@ async def test_get_prints_objects(client: Client, kubectl: Kubectl) -> None:
 
 
 async def test_get_watches(client: Client, kubectl: Kubectl) -> None:
-    await client.create(client.path("pods"), pod("a"))
+    first_pod = pod("a")
+    first_pod["spec"]["schedulerName"] = "nobody"  # or the scheduler's word on it may be the second change
+    await client.create(client.path("pods"), first_pod)
     process = await kubectl.start("get", "pods", "-w")
     assert process.stdout is not None
     try:
@@ -208,11 +210,11 @@ async def test_delete_waits_and_respects_finalizers(client: Client, kubectl: Kub
 
 async def test_wait_sees_a_condition(client: Client, kubectl: Kubectl) -> None:
     await client.create(client.path("pods"), pod("a"))
-    waiting = asyncio.create_task(kubectl.run("wait", "pod/a", "--for=condition=Ready", "--timeout=20s"))
+    waiting = asyncio.create_task(kubectl.run("wait", "pod/a", "--for=condition=Ready", "--timeout=50s"))
     ready = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
     await client.merge(client.path("pods", "a", "status"), ready)
     assert "condition met" in await waiting
-    going = asyncio.create_task(kubectl.run("wait", "pod/a", "--for=delete", "--timeout=20s"))
+    going = asyncio.create_task(kubectl.run("wait", "pod/a", "--for=delete", "--timeout=50s"))
     await client.delete(client.path("pods", "a"), {"gracePeriodSeconds": 0})
     await going
 
@@ -249,7 +251,7 @@ async def test_describe_shows_events(client: Client, kubectl: Kubectl) -> None:
 
 async def test_rollout_status_follows_the_status(client: Client, kubectl: Kubectl) -> None:
     await client.create(client.path("deployments", group="apps"), deployment("d"))
-    assert "successfully rolled out" in await kubectl.run("rollout", "status", "deploy/d", "--timeout=20s")
+    assert "successfully rolled out" in await kubectl.run("rollout", "status", "deploy/d", "--timeout=50s")
 
 
 async def test_drain_cordons_and_evicts(client: Client, kubectl: Kubectl) -> None:
@@ -262,7 +264,7 @@ async def test_drain_cordons_and_evicts(client: Client, kubectl: Kubectl) -> Non
         await client.create(client.path("pods", "a", "binding"), binding)
         await kubectl.run("taint", "node", name, "dedicated=test:NoSchedule")
         draining = asyncio.create_task(
-            kubectl.run("drain", name, "--force", "--grace-period=1", "--timeout=15s")
+            kubectl.run("drain", name, "--force", "--grace-period=1", "--timeout=50s")
         )
 
         async def is_going() -> bool:
@@ -394,8 +396,17 @@ async def test_drain_waits_for_a_disruption_budget(client: Client, kubectl: Kube
             return bool(status.get("currentHealthy") == 1 and status.get("observedGeneration") == 1)
 
         await client.until(seen)
-        told = await kubectl.run("drain", name, "--force", "--timeout=2s", code=1)
-        assert "Cannot evict pod as it would violate the pod's disruption budget." in told
+        draining = await kubectl.start("drain", name, "--force", "--timeout=50s")
+        assert draining.stderr is not None
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while b"Cannot evict pod as it would violate the pod's disruption budget." not in (
+                    line := await draining.stderr.readline()
+                ):
+                    assert line, "it ended without that"
+        finally:
+            draining.terminate()
+            await draining.communicate()
         await client.merge(path, {"spec": {"minAvailable": 0}})
 
         async def allowed() -> bool:
@@ -404,7 +415,7 @@ async def test_drain_waits_for_a_disruption_budget(client: Client, kubectl: Kube
         await client.until(allowed)
         await kubectl.run("delete", "pod", "a", "--now", "--wait=false")
         await client.delete(client.path("pods", "a"), {"gracePeriodSeconds": 0})  # as its kubelet would
-        assert "drained" in await kubectl.run("drain", name, "--force", "--timeout=15s")
+        assert "drained" in await kubectl.run("drain", name, "--force", "--timeout=50s")
     finally:
         await client.delete(f"/api/v1/nodes/{name}")
 
@@ -423,7 +434,7 @@ async def test_events_are_told_as_they_come(client: Client, kubectl: Kubectl) ->
 
 async def test_waits_for_a_value_and_replaces(client: Client, kubectl: Kubectl) -> None:
     await client.create(client.path("configmaps"), config_map("a", k="1"))
-    waiting = asyncio.create_task(kubectl.run("wait", "cm/a", "--for=jsonpath={.data.k}=2", "--timeout=20s"))
+    waiting = asyncio.create_task(kubectl.run("wait", "cm/a", "--for=jsonpath={.data.k}=2", "--timeout=50s"))
     text = yaml.safe_dump(config_map("a", k="2"))
     assert "configmap/a replaced" in await kubectl.run("replace", "-f", "-", given=text)
     assert "condition met" in await waiting
