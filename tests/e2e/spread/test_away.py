@@ -107,6 +107,10 @@ async def goes_on(world: World, name: str = "on") -> None:
 async def in_namespace(kube: Kube, name: str) -> AsyncIterator[World]:
     """A namespace of a fixed name; one that was there stays."""
     world, made = World(kube, name), True
+    # Of the test before it may be on its way out.
+    await until(
+        kube, "/api/v1/namespaces", lambda found: "deletionTimestamp" not in found.get(name, {}).get("metadata", {})
+    )  # fmt: skip
     try:
         await world.make(
             "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
