@@ -36,8 +36,8 @@ demo: $(READY)  ## a cluster, the log and the services on a recorded load; METRI
 up: $(READY)  ## bring everything up and keep it running until Ctrl-C
 	@$(BIN)/tidewright up $(ARGS)
 
-# Four processes on two cores: all tests take some 13 minutes of processor time, and in more than half of their own time
-# they wait for clocks and for processes. Two workers leave half of two cores idle, and more than four win nothing.
+# Six processes on two cores: all tests take 13 to 20 minutes of processor time, by the machine, and in much of their own time they
+# wait for clocks and for processes. Two workers leave half of two cores idle.
 test: $(READY)  ## all tests; JOBS=n processes, ARGS=... for pytest
 	@env -u KUBECONFIG $(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
 
