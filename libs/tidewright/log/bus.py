@@ -199,6 +199,11 @@ class Bus:
         except (nats.errors.Error, OSError, TimeoutError) as error:
             self.check_allowed(subject)
             await self.missed(what, time.monotonic() - asked_at)
+            if self.client.turned_away:
+                raise errors.LogUnavailable(
+                    f"nats-server at {shown(self.url)} does not let us in any more ({self.client.turned_away}): have it know "
+                    "these credentials, or replace their file, which is read anew at each try"
+                ) from error
             raise errors.LogUnavailable(
                 f"nats-server at {shown(self.url)} did not answer in {self.timeout_s:g} s ({described(error)})"
             ) from error

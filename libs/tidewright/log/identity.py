@@ -112,6 +112,8 @@ class BusClient(StoredHeaders):
 
     def __init__(self) -> None:
         super().__init__()
+        self.turned_away = ""
+        """With what words the server refuses who we are, since it let us in; empty while it does not."""
         self._left_at: dict[str, float] = {}
         """When servers were left that answered nothing, of `time.monotonic`, by their addresses."""
 
@@ -144,6 +146,16 @@ class BusClient(StoredHeaders):
         if self._current_server is not None:
             self._left_at[self._current_server.uri.netloc] = time.monotonic()
         await self.force_reconnect()
+
+    async def _process_err(self, err_msg: str) -> None:
+        # The library gives up for good whatever a server says as it ends a connection: that the password is another one since it
+        # was reloaded, that credentials are over, that it takes no message this large by now. Files are read anew at each try.
+        if not self.is_connected or "permissions violation" in err_msg.lower():
+            await super()._process_err(err_msg)
+            return
+        error = nats.errors.Error(f"nats: {err_msg.strip()}")
+        await self._error_cb(error)
+        await self._process_op_err(error)
 
     async def _attempt_reconnect(self) -> None:
         # Closing waits for the other's farewell over TLS (30 s), and until all is sent: for ever, if who is left is silent.

@@ -33,6 +33,8 @@ EXPIRED = 10
 
 _VIOLATION = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
 
+_TURNED_AWAY = re.compile(r"authoriz|authentic", re.IGNORECASE)
+
 logger = get_logger(__name__)
 
 
@@ -52,7 +54,12 @@ async def opened(
         last[:] = [*last[-4:], error]
         if violation := _VIOLATION.search(str(error)):
             denied[violation[1].lower()] = time.monotonic()
+        elif _TURNED_AWAY.search(str(error)):
+            client.turned_away = str(error)
         logger.debug("log connection", error=str(error) or type(error).__name__)
+
+    async def on_reconnected() -> None:
+        client.turned_away = ""
 
     identity = credentials if isinstance(credentials, Identity) else Identity(credentials=credentials)
     servers, options = client_options(url, identity)
@@ -65,6 +72,7 @@ async def opened(
                 servers,
                 name=name,
                 error_cb=on_error,
+                reconnected_cb=on_reconnected,
                 max_reconnect_attempts=1,
                 reconnect_time_wait=0,
                 connect_timeout=CONNECT_S,

@@ -171,6 +171,38 @@ async def test_certificates_and_passwords_are_replaced_without_a_restart(
         assert await log.adopt_slots() == 4
 
 
+@pytest.mark.parametrize("first", ["file", "server"])
+async def test_who_is_turned_away_comes_back_with_what_lies_there_then(tmp_path: Path, first: str) -> None:
+    """The server says why it ends a connection, and the library would give up for good at whatever it says."""
+    port, password = free_port(), tmp_path / "password"
+    password.write_text("p\n")
+    with run_server(tmp_path, port, "authorization { user: u, password: p }\n") as process:
+        who = Identity(user="u", password_file=password)
+        async with await Log.connect(
+            f"nats://127.0.0.1:{port}", "test", credentials=who, timeout_s=1.0
+        ) as log:
+            await log.ensure(slots=4)
+
+            async def asked() -> str:
+                try:
+                    await log.bounds()
+                except LogUnavailable as error:
+                    return str(error)
+                return ""
+
+            if first == "file":
+                password.write_text("q\n")
+            config = tmp_path / "bus.conf"
+            config.write_text(config.read_text().replace("password: p", "password: q"))
+            process.send_signal(signal.SIGHUP)
+            if first == "server":
+                await until(asked, lambda why: "does not let us in any more" in why)
+                password.write_text("q\n")
+            await until(lambda: log.client.stats["reconnects"] > 0)
+            await until(asked, lambda why: not why)
+            assert log.client.turned_away == ""
+
+
 async def left(client: BusClient) -> None:
     """Somebody has waited for an answer for too long."""
     await client.leave()
