@@ -68,10 +68,11 @@ class Bus:
 
         A server says what it takes when it is connected to, and not when that is changed.
         """
-        now, since = time.monotonic(), self._limited_at
-        if since is None or now - since >= LIMITS_S:
+        now = time.monotonic()
+        if self._limited_at is None:
             self._limited_at = now
-        if since is not None and now - since >= LIMITS_S:
+        elif now - self._limited_at >= LIMITS_S:
+            self._limited_at = now
             await self.client.force_reconnect()
 
     async def asked(self, verb: str, query: Mapping[str, Any], stream: str = "") -> dict[str, Any] | None:

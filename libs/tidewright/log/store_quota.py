@@ -13,7 +13,7 @@ import platform
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidewright.log import disk
 from tidewright.log.errors import LogError, LogForbidden
@@ -26,6 +26,13 @@ MARGIN_BYTES = 64 << 20
 """More than all writers together append between two checks."""
 MARGIN_SHARE = 0.1
 """Of a small limit, this much at most."""
+
+
+class Store(NamedTuple):
+    """Of the log's account, bytes on all servers together, replicas counted; a limit of 0 is none."""
+
+    used: int
+    limit: int
 
 
 class Room:
@@ -97,8 +104,14 @@ def place_of(folder: Path) -> str:
     return f"{platform.node()}:{folder}"
 
 
+def store_of(info: Mapping[str, Any]) -> Store:
+    """What the server tells of the account that the log is in. Pure."""
+    limits = info.get("limits") or {}
+    return Store(int(info.get("storage", 0)), max(0, int(limits.get("max_storage", -1))))
+
+
 def _full(info: Mapping[str, Any]) -> str:
-    limit, used = int((info.get("limits") or {}).get("max_storage", -1)), int(info.get("storage", 0))
+    used, limit = store_of(info)
     margin = min(MARGIN_BYTES, int(limit * MARGIN_SHARE))
     if limit <= 0 or used + margin <= limit:
         return ""

@@ -10,9 +10,10 @@ from prometheus_client import CollectorRegistry
 
 from tests.waiting import until
 from tidewright.host.process import store
-from tidewright.host.process.store import Store, store_of, watch
+from tidewright.host.process.store import watch
 from tidewright.log.connection import Log, Message
 from tidewright.log.errors import LogUnavailable
+from tidewright.log.store_quota import Store, store_of
 
 
 @pytest.mark.parametrize(

@@ -6,32 +6,19 @@ What a server as a whole may store, beside the limit of the account, it does not
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Gauge
 
 from tidewright.log import errors
 from tidewright.log.connection import Log
 from tidewright.log.diagnostics import get_logger
+from tidewright.log.store_quota import store_of
 
 EVERY_S: Final = 15.0
 """Between two looks."""
 
 logger = get_logger(__name__)
-
-
-class Store(NamedTuple):
-    """Of the log's account, bytes on all servers together, replicas counted; a limit of 0 is none."""
-
-    used: int
-    limit: int
-
-
-def store_of(info: Mapping[str, Any]) -> Store:
-    """What the server tells of the account that the log is in. Pure."""
-    limits = info.get("limits") or {}
-    return Store(int(info.get("storage", 0)), max(0, int(limits.get("max_storage", -1))))
 
 
 async def watch(log: Log, registry: CollectorRegistry) -> None:
