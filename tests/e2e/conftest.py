@@ -51,15 +51,6 @@ CLOUD = {
 """The simulated cloud: a machine type to make groups of; tests define groups of their own."""
 READY_WITHIN_S = 120.0
 GONE_WITHIN_S = 300.0
-ENDS_WITHIN_S = 300.0
-"""For a whole test, its fixtures too: of its programs and waits each may take a minute on a busy machine, and say by itself that it took longer."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests of this folder that say nothing else their time; two minutes pass with the start of a dozen programs alone."""
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(ENDS_WITHIN_S))
 
 
 @dataclass(frozen=True)

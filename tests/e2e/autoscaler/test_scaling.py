@@ -15,7 +15,7 @@ from tests.e2e.autoscaler.world import LABELS, PATIENCE_S, Object, World, condit
 from tests.e2e.conftest import Services
 from tests.waiting import until
 from tidewright.events import registry
-from tidewright.events.base import Decision
+from tidewright.events.base import Decision, Event
 from tidewright.events.decisions import ScaleWorkload, SetStatus
 from tidewright.events.facts import MetricSampled, PodObserved
 from tidewright.events.timers import TimerFired
@@ -108,11 +108,14 @@ async def push(running: Services, world: World, value: float) -> None:
 
 async def decisions(running: Services, world: World) -> list[Decision]:
     """All decisions about objects of the namespace so far, in order."""
-    async with await running.log() as log:
-        pattern = f"{log.subjects.root}.decision.*.autoscaler.*.{world.namespace}.>"
-        async with log.reader([pattern]) as reader:
-            found = [registry.decode(record.body) async for record in reader.until_current()]
+    found = await on_log(running, f"decision.*.autoscaler.*.{world.namespace}.>")
     return [event for event in found if isinstance(event, Decision)]
+
+
+async def on_log(running: Services, pattern: str) -> list[Event | registry.Unknown]:
+    """All events so far on subjects of a pattern, which is without the log's name, in order."""
+    async with await running.log() as log, log.reader([f"{log.subjects.root}.{pattern}"]) as reader:
+        return [registry.decode(record.body) async for record in reader.until_current()]
 
 
 def shown(said: Sequence[Decision]) -> set[tuple[str, str, str]]:
@@ -137,10 +140,7 @@ async def scales(running: Services, world: World) -> tuple[ScaleWorkload, Any]:
 
 async def facts(running: Services, world: World) -> list[MetricSampled]:
     """The samples of the namespace so far."""
-    async with await running.log() as log:
-        pattern = f"{log.subjects.root}.fact.*.metric.{world.namespace}.>"
-        async with log.reader([pattern]) as reader:
-            found = [registry.decode(record.body) async for record in reader.until_current()]
+    found = await on_log(running, f"fact.*.metric.{world.namespace}.>")
     return [event for event in found if isinstance(event, MetricSampled)]
 
 
