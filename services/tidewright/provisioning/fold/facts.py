@@ -422,9 +422,8 @@ def _request_gone(state: State, event: p.ProvisioningRequestGone, touched: Touch
 
 def _class(state: State, event: p.ProvisioningClassObserved, touched: Touched) -> None:
     parameters = event.spec.get("parameters")
-    presets = (
-        parameters if isinstance(parameters, Mapping) else {}
-    )  # of a definition that does not say what they are
+    # A definition need not say what they are.
+    presets = parameters if isinstance(parameters, Mapping) else {}
     state.classes[event.name] = {str(k): str(v) for k, v in presets.items()}
     wake(state, touched)
 
